@@ -16,10 +16,10 @@ STEP, ANSWER, BAND, DROP = 30, 22, 14, 9
 STYLE = """
 svg { --ink: #1c2330; --faint: #667085; --line: #98a2b3; --ask: #2f5fd0; --tell: #1d7a46; --no: #b42318;
   --Empty: #e4e7ec; --PreparingRebalance: #f6c667; --CompletingRebalance: #8fb4f5; --Stable: #7fcf9a; --Dead: #475467;
-  font: 13px system-ui, sans-serif; }
+  --Assigning: #f6c667; --Reconciling: #8fb4f5; font: 13px system-ui, sans-serif; }
 @media (prefers-color-scheme: dark) { svg { --ink: #e6eaf0; --faint: #97a1b0; --line: #667085; --ask: #8fb0ff;
   --tell: #7bd3a0; --no: #ff9c8f; --Empty: #475467; --PreparingRebalance: #b98318; --CompletingRebalance: #3d68b8;
-  --Stable: #2f8a53; --Dead: #98a2b3; } }
+  --Stable: #2f8a53; --Dead: #98a2b3; --Assigning: #b98318; --Reconciling: #3d68b8; } }
 text { fill: var(--ink); } .time { fill: var(--faint); font-size: 11px; } .name { font-weight: 600; }
 .life { stroke: var(--line); stroke-dasharray: 2 4; } .arrow { stroke-width: 1.4; fill: none; }
 .ask { stroke: var(--ask); } .tell { stroke: var(--tell); } .no { stroke: var(--no); }

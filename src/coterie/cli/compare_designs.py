@@ -53,15 +53,15 @@ FAULT_COLUMNS = (
 )
 
 
+HEARTBEAT_S = HEARTBEAT_MS // 1_000
 WHEN_ONE_JOINS = f"""\
-Why partitions are unassigned when one joins: a member learns of it with its next heartbeat, which it sends every
-{HEARTBEAT_MS / 1_000:g} s.
+Why partitions are unassigned when one joins: members learn of it with their next heartbeat, one every {HEARTBEAT_S} s.
   3 eager        every member stops reading at its own heartbeat, and goes on after the heartbeat of the last one
   3 cooperative  the partitions that move stop for a whole interval: the first rebalance revokes them, and members
                  that had nothing to revoke learn with their next heartbeat that a second one has begun
   4 KIP-848      a partition that moves stops at a heartbeat of its old owner, until the next one of its new owner
-So the first grows with all partitions, the others with those that move. With another --seed the heartbeats are at other
-moments."""
+So the first grows with all partitions, the others with those that move. Heartbeats are at other times with another
+--seed."""
 
 
 MAX_SESSIONS = 40

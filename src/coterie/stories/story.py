@@ -231,7 +231,7 @@ class Story:
     def __init__(self, group_id: str = "g", **settings: Any) -> None:
         self.group_id = group_id
         self.topics = StoryTopics()
-        self.topics.create("t", 4)
+        self.topics.create("t", 6)
         self.world = StoryWorld(GroupCoordinatorSettings(**settings), image=self.topics)
         self.actors: dict[str, Actor] = {}
         self.steps: list[StoryStep] = []

@@ -45,10 +45,7 @@ def failed_answer(request: Any, error: ErrorCode) -> Any:
 
 
 def consumer_group_written(group: ConsumerGroup, event: ConsumerGroupWritten, now_ms: int) -> Effects:
-    """Answer the requests whose records are durable. If they are not, the shard has taken them back (`abandon`).
-
-    Facts are of the moment at which they are durable: so they never go back in time, however long a write takes.
-    """
+    """Answer the requests whose records are durable. If they are not, the shard has taken them back (`abandon`)."""
     if event.error:
         error = error_for_client(event.error)
         effects: Effects = [Reply(token, failed_answer(request, error)) for token, _, request in event.replies]
@@ -58,8 +55,6 @@ def consumer_group_written(group: ConsumerGroup, event: ConsumerGroupWritten, no
     if group.upgrade is not None:
         group.upgrade.classic.let_go()
         group.upgrade = None
-    for fact in event.facts:
-        fact.at_ms = now_ms
     return [*(Reply(token, answer) for token, answer, _ in event.replies), *map(Emit, event.facts)]
 
 
