@@ -29,7 +29,7 @@ from confluent_kafka import Consumer
 from heartbeat import Link, closed_loop
 from measured import Process, coterie_serve, write_results
 
-from apache_kafka import ApacheKafka, why_not
+from apache_kafka import SERVER, ApacheKafka, why_not
 from coordinator.consumer.group_world import GroupWorld
 from coterie.client.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
@@ -381,7 +381,7 @@ def main() -> None:
     if "target" in options.only:
         found["target"] = target()
     with (
-        ApacheKafka() as kafka,
+        ApacheKafka(flags=SERVER) as kafka,
         tempfile.TemporaryDirectory() as data,
         Process(coterie_serve("--data", f"{data}/data")) as ours,
     ):
