@@ -213,7 +213,7 @@ class RebalanceStarted(Fact):
     generation_id: int
     """The generation that ends."""
     waits_for: Sequence[str]
-    """The members that must rejoin."""
+    """The members that must rejoin. Of a consumer group: its members, or none if it was rebalancing already."""
 
 
 @dataclass(slots=True)

@@ -97,10 +97,9 @@ class Change:
         """Begin the next group epoch (K1)."""
         group = self.group
         hashed = metadata_hash(group.image, group.subscribed_topics())
+        members = [] if group.is_rebalancing else list(group.members)  # a thousand joins do not name all of them
         self.facts.append(
-            RebalanceStarted(
-                self.now_ms, group.group_id, cause, member_id, None, group.group_epoch, list(group.members)
-            )
+            RebalanceStarted(self.now_ms, group.group_id, cause, member_id, None, group.group_epoch, members)
         )
         group.is_rebalancing = True
         self._add(EPOCH, "", ConsumerGroupEpoch(group.group_epoch + 1, hashed))
