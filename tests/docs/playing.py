@@ -54,7 +54,9 @@ class Page:
     def __init__(self, blocks: Sequence[Block], folder: Path) -> None:
         self._folder = folder
         self._port = _free_ports()
-        self._serves = any("coterie serve" in block.text for block in blocks if block.language == "console")
+        self._serves = any(
+            "coterie serve" in block.text for block in blocks if block.language == "console" and not block.not_run
+        )
         self._environment = os.environ | {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "COTERIE_BOOTSTRAP": f"127.0.0.1:{self._port}",

@@ -148,10 +148,9 @@ class Change:
     def bump(self, cause: Cause, member_id: str = "") -> None:
         """Begin the next group epoch (K1)."""
         group = self.group
+        members = [] if group.is_rebalancing else list(group.members)  # a thousand joins do not name all of them
         self.facts.append(
-            RebalanceStarted(
-                self.now_ms, group.group_id, cause, member_id, None, group.group_epoch, list(group.members), CONSUMER
-            )
+            RebalanceStarted(self.now_ms, group.group_id, cause, member_id, None, group.group_epoch, members, CONSUMER)
         )
         group.is_rebalancing = True
         self.epoch(group.group_epoch + 1)
