@@ -128,7 +128,7 @@ class Change:
     # --- epochs -------------------------------------------------------------------------------------------------------
 
     def bump(self, cause: Cause, member_id: str = "") -> None:
-        """Begin the next group epoch (K1)."""
+        """Bump the group epoch (K1)."""
         group = self.group
         self.facts.append(
             RebalanceStarted(
