@@ -185,12 +185,12 @@ def test_every_error_has_its_consequence(code: ErrorCode) -> None:
     answer(made, error=code, message="so it is")
     (batch,) = {sent.batch for sent in made.sent}
     consequence = CONSEQUENCES.get(code, Consequence.FAIL)
-    assert (code in RETRIABLE) == (consequence is Consequence.AGAIN)
+    assert (code in RETRIABLE) == (consequence is Consequence.RETRY)
     assert [type(asked).__name__ for asked in made.asked] == (["AskLeaders"] if code in STALE_METADATA else [])
     made.time_passes(1_500)
-    if consequence in {Consequence.AGAIN, Consequence.OUT_OF_PLACE}:
+    if consequence in {Consequence.RETRY, Consequence.OUT_OF_PLACE}:
         assert not batch.is_settled and sends(made), "it is sent again"
-        assert batch.identity.epoch == (0 if consequence is Consequence.AGAIN else 1)
+        assert batch.identity.epoch == (0 if consequence is Consequence.RETRY else 1)
     elif consequence is Consequence.TAKEN:
         assert batch.is_settled and batch.error is None and batch.base_offset == -1
     else:

@@ -51,8 +51,8 @@ __all__ = [
     "waiting_tokens",
 ]
 
-EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
-IN_A_REBALANCE = (PREPARING, COMPLETING)
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = State
+IN_A_REBALANCE = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
 
 
 def _member_picture(member: ClassicGroupMember) -> dict[str, Any]:
@@ -96,20 +96,22 @@ def check_bookkeeping(group: Group) -> None:
     assert all(partitions for partitions in group.offsets.values()), "a topic without offsets is not kept"
 
     assert (group.leader_id in group.members) if members else (group.leader_id is None), "one leader, a member"
-    assert group.in_initial_delay <= (group.state is PREPARING)
+    assert group.in_initial_delay <= (group.state is PREPARING_REBALANCE)
     for member in members:
-        assert (member.parked_sync is None) or group.state is COMPLETING, "a sync is parked in Completing alone"
+        assert (member.parked_sync is None) or group.state is COMPLETING_REBALANCE, (
+            "a sync is parked in CompletingRebalance"
+        )
         # In Stable only a static member's join waits: for its new id to be written (rule 19).
         assert (
             (member.parked_join is None)
-            or group.state is PREPARING
+            or group.state is PREPARING_REBALANCE
             or (group.state is STABLE and member.instance_id is not None)
         )
-        assert not member.is_new or (group.state is PREPARING and member.parked_join is not None)
-        assert not member.awaits_sync or group.state in {COMPLETING, STABLE}
+        assert not member.is_new or (group.state is PREPARING_REBALANCE and member.parked_join is not None)
+        assert not member.awaits_sync or group.state in {COMPLETING_REBALANCE, STABLE}
     if group.state is EMPTY:
         assert not members and group.protocol_name is None
-    elif group.state is PREPARING:
+    elif group.state is PREPARING_REBALANCE:
         assert group.protocol_type
     else:
         assert members and group.protocol_name is not None
@@ -147,11 +149,11 @@ def check_timers(shard: Shard) -> None:
         for member_id, lapses_ms in group.pending.items():
             if member_id not in rang:
                 wanted[group.session_key(member_id)] = lapses_ms
-        if group.state is PREPARING:
+        if group.state is PREPARING_REBALANCE:
             wanted[group.join_key()] = armed.get(group.join_key(), -1)
         sync_at_ms = armed.get(group.sync_key())
         if sync_at_ms is not None:
-            assert group.state in {COMPLETING, STABLE}, "the sync phase is over, its timer is not"
+            assert group.state in {COMPLETING_REBALANCE, STABLE}, "the sync phase is over, its timer is not"
             wanted[group.sync_key()] = sync_at_ms
         else:
             assert not any(member.awaits_sync for member in group.members.values()), "nobody waits for these syncs"
@@ -204,12 +206,12 @@ def held_back(shard: Shard) -> list[Token]:
 
 _ARROW: dict[type[Fact], tuple[frozenset[State], State]] = {
     GroupCreated: (frozenset({DEAD}), EMPTY),
-    RebalanceStarted: (frozenset({EMPTY, COMPLETING, STABLE}), PREPARING),
-    JoinPhaseCompleted: (frozenset({PREPARING}), COMPLETING),
-    AssignmentStored: (frozenset({COMPLETING}), STABLE),
-    GroupEmptied: (frozenset({PREPARING}), EMPTY),
-    GroupDied: (frozenset({EMPTY, PREPARING, COMPLETING, STABLE}), DEAD),
-    GroupUnloaded: (frozenset({EMPTY, PREPARING, COMPLETING, STABLE}), DEAD),
+    RebalanceStarted: (frozenset({EMPTY, COMPLETING_REBALANCE, STABLE}), PREPARING_REBALANCE),
+    JoinPhaseCompleted: (frozenset({PREPARING_REBALANCE}), COMPLETING_REBALANCE),
+    AssignmentStored: (frozenset({COMPLETING_REBALANCE}), STABLE),
+    GroupEmptied: (frozenset({PREPARING_REBALANCE}), EMPTY),
+    GroupDied: (frozenset({EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE}), DEAD),
+    GroupUnloaded: (frozenset({EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE}), DEAD),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.acknowledged import Acknowledged
 from coordinator.checks import (
-    COMPLETING,
+    COMPLETING_REBALANCE,
     EMPTY,
     STABLE,
     check_transitions,
@@ -325,7 +325,7 @@ class Clients:
         if isinstance(answer, SyncedGroup):
             assert group.state is STABLE
         else:
-            assert group.state in {COMPLETING, STABLE} and group.generation_id == answer.generation_id
+            assert group.state in {COMPLETING_REBALANCE, STABLE} and group.generation_id == answer.generation_id
 
     def note(self, fact: Fact) -> None:
         if isinstance(fact, OffsetsExpired):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator.checks import (
-    COMPLETING,
+    COMPLETING_REBALANCE,
     EMPTY,
     IN_A_REBALANCE,
-    PREPARING,
+    PREPARING_REBALANCE,
     check_bookkeeping,
     check_late_commits,
     check_rebalances,
@@ -187,9 +187,9 @@ class GroupMachine(Clients, RuleBasedStateMachine):
                 member = group.members.get(client.member_id) if client.group_id == group_id else None
                 if member is None:
                     continue
-                if group.state is PREPARING and member.parked_join is None:
+                if group.state is PREPARING_REBALANCE and member.parked_join is None:
                     self.send_join(client, client.member_id)
-                elif group.state is COMPLETING and member.parked_sync is None:
+                elif group.state is COMPLETING_REBALANCE and member.parked_sync is None:
                     follows = client.member_id != group.leader_id
                     if until == "stable" or (until == "followers" and follows):
                         self.send_sync(client, client.member_id, client.generation_id)

@@ -16,7 +16,7 @@ class ReplicaManager:
         """The partitions this node leads, which `Leadership` changes."""
         self._directory = directory
         self._flusher = flusher
-        self.high_watermark = flusher.end_of
+        self.high_watermark = flusher.high_watermark
         """Takes a log and returns how far consumers may read it."""
 
     @property

@@ -162,7 +162,7 @@ FOLLOWS: Mapping[ErrorAction, Callable[[Party, ApiName, ErrorCode, str, str], No
     ErrorAction.REJOIN: rejoined,
     ErrorAction.DROP_GENERATION: dropped,
     ErrorAction.DROP_IDENTITY: dropped,
-    ErrorAction.GIVE_UP: fenced,
+    ErrorAction.FATAL: fenced,
     ErrorAction.FAIL: failed,
     ErrorAction.IGNORE: ignored,
 }

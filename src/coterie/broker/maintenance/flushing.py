@@ -57,7 +57,7 @@ class Flusher:
         self.grown: dict[PartitionLog, None] = {}
         """Logs whose high watermark has risen since `fetches` looked at them."""
 
-    def end_of(self, log: PartitionLog) -> int:
+    def high_watermark(self, log: PartitionLog) -> int:
         """Return the high watermark: what consumers may read cannot be lost any more."""
         return log.durable_end if self.sync else log.log_end
 
@@ -188,7 +188,7 @@ class Flusher:
             if waiters is None:
                 continue  # deleted meanwhile
             if error is None:
-                log.flushed(target)  # the high watermark rises here
+                log.flushed(target)  # advances the high watermark
                 self.grown[log] = None
             elif self.sync:
                 waiters += self.waiting.pop(log, [])

@@ -107,7 +107,7 @@ class LogManager:
         wall_ms = self.wall.surely(now_ms)
         for log in self.directory.logs.values():
             try:
-                deleted += log.retain(wall_ms, self.flusher.end_of(log))
+                deleted += log.retain(wall_ms, self.flusher.high_watermark(log))
             except LogError as error:
                 effects.append(self.reporter.trouble(str(error), now_ms))
             log.expire_producers(wall_ms)

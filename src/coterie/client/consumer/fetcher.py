@@ -134,7 +134,7 @@ class Fetcher:
         """Seek to the start or the end, whose offset is requested."""
         state = self.state(partition)
         self._move(state)
-        state.need, state.reset = Need.RESET, reset
+        state.request_offset_reset(reset)
         self.needs_data = True
 
     def _move(self, state: PartitionState) -> None:
@@ -434,7 +434,7 @@ class Fetcher:
         if state.replica is not None:
             state.replica = None  # back to the leader, whose word counts (KIP-392)
         elif do is FetchErrorAction.RESET and not state.chunks:
-            self._reset_or_fail(state, offset)
+            self._handle_offset_out_of_range(state, offset)
             return
         elif do in {FetchErrorAction.RAISE, FetchErrorAction.RAISE_AND_RETRY} and not state.chunks:
             self._fail(state, self._error(state, offset, code), passes=do is FetchErrorAction.RAISE_AND_RETRY)
@@ -445,7 +445,7 @@ class Fetcher:
             return corrupt(state.partition, offset, "the broker found them corrupt (CORRUPT_MESSAGE)")
         return KafkaError.of(code, f"{state.partition} cannot be read at offset {offset}")
 
-    def _reset_or_fail(self, state: PartitionState, offset: int) -> None:
+    def _handle_offset_out_of_range(self, state: PartitionState, offset: int) -> None:
         if self._settings.auto_offset_reset == NO_RESET:
             error = OffsetOutOfRangeError(
                 f"{state.partition} has no offset {offset} (any more), and auto.offset.reset is none: seek to an "
@@ -454,7 +454,7 @@ class Fetcher:
             self._fail(state, error, passes=False)
             return
         state.leave()
-        state.need, state.reset = Need.RESET, self._settings.auto_offset_reset
+        state.request_offset_reset(self._settings.auto_offset_reset)
 
     def _truncated(self, state: PartitionState, divergent: OffsetAndMetadata | None, why: str) -> None:
         """The log does not have all that was read. `divergent`: up to where it has, if the leader knows."""
@@ -473,7 +473,7 @@ class Fetcher:
         if divergent is None:
             goes_on = f"and is reset to {self._settings.auto_offset_reset.name} (auto.offset.reset)"
             state.leave()
-            state.need, state.reset = Need.RESET, self._settings.auto_offset_reset
+            state.request_offset_reset(self._settings.auto_offset_reset)
         else:
             goes_on = f"and goes back to {divergent.offset} (leader epoch {divergent.leader_epoch})"
             state.stand_at(divergent.offset, divergent.leader_epoch)
@@ -511,7 +511,7 @@ class Fetcher:
                 )
                 self._fail(state, error, passes=False)
             else:
-                state.need, state.reset = Need.RESET, self._settings.auto_offset_reset
+                state.request_offset_reset(self._settings.auto_offset_reset)
 
     def offsets_found(self, asked: AskOffsets, found: Mapping[TopicPartition, Found], now_ms: int) -> None:
         self.needs_data = True

@@ -169,6 +169,10 @@ class PartitionState:
         self.epoch = leader_epoch
         self.done = OffsetAndMetadata(offset, leader_epoch=leader_epoch)
 
+    def request_offset_reset(self, reset: Reset) -> None:
+        """Reset the position: before the next fetch, ListOffsets finds the offset that `reset` stands for."""
+        self.need, self.reset = Need.RESET, reset
+
     @property
     def is_valid(self) -> bool:
         """Whether it has a validated position."""

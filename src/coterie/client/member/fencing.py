@@ -69,7 +69,7 @@ def rebalance_failed(
     """A join or a sync was refused with `code`, or `error` kept it from being answered."""
     what = on_error(api, code)
     member.rejoin_reason = f"rebalance failed due to {code.name}"
-    if what is ErrorAction.GIVE_UP:
+    if what is ErrorAction.FATAL:
         return fence(member, error_for(api, code, member.settings), now_ms)
     if what is ErrorAction.FAIL:
         return fail_rebalance(member, error_for(api, code, member.settings) if error is None else error, now_ms, api)

@@ -84,7 +84,7 @@ def _refused(member: MemberData, code: ErrorCode, now_ms: int) -> Effects:
         if member.is_settled:  # else it is on its way already
             member.rejoin_reason = "group is already rebalancing"
         return []
-    if what is ErrorAction.GIVE_UP:
+    if what is ErrorAction.FATAL:
         return fence(member, error_for(ApiName.HEARTBEAT, code, member.settings), now_ms)
     if what in DROPS:
         return drop_for(member, ApiName.HEARTBEAT, code, what, now_ms)

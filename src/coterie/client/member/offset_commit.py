@@ -381,7 +381,7 @@ def _not_taken(member: MemberBase, pending: PendingRequest, code: ErrorCode, wha
             code,
         )
         return end(member, pending, rebalancing, now_ms)
-    if what is ErrorAction.GIVE_UP:
+    if what is ErrorAction.FATAL:
         fenced = error_for(ApiName.OFFSET_COMMIT, code, member.settings)
         return [*fence(member, fenced, now_ms), *end(member, pending, fenced, now_ms)]
     assert what in DROPS

@@ -88,8 +88,8 @@ class ErrorAction(Enum):
     REJOIN = "join again"
     DROP_GENERATION = "drop the generation, keep the id, join again: what it owned is lost"
     DROP_IDENTITY = "drop generation and id, join again: what it owned is lost"
-    GIVE_UP = "out for good: every poll raises it"
-    RELEASE = "release the instance id and join again, if it may be its own; else out for good: every poll raises it"
+    FATAL = "failed for good: every poll raises the error"
+    RELEASE = "release the instance id and join again, if it may be its own; else it is fatal"
     FAIL = "the caller gets the error (of a join, sync or heartbeat: the caller of poll)"
     IGNORE = "nothing"
 
@@ -118,7 +118,7 @@ ON_ERROR: Mapping[ApiName, Mapping[ErrorCode, ErrorAction]] = {
         ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_IDENTITY,
         ErrorCode.ILLEGAL_GENERATION: ErrorAction.DROP_GENERATION,
         ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
-        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.FATAL,
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ErrorAction.FAIL,
         ErrorCode.INVALID_SESSION_TIMEOUT: ErrorAction.FAIL,
         ErrorCode.INVALID_GROUP_ID: ErrorAction.FAIL,
@@ -131,7 +131,7 @@ ON_ERROR: Mapping[ApiName, Mapping[ErrorCode, ErrorAction]] = {
         ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
         ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_IDENTITY,
         ErrorCode.ILLEGAL_GENERATION: ErrorAction.DROP_GENERATION,
-        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.FATAL,
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ErrorAction.FAIL,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     },
@@ -140,7 +140,7 @@ ON_ERROR: Mapping[ApiName, Mapping[ErrorCode, ErrorAction]] = {
         ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,  # a sign of life; ignored unless settled (M8)
         ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_IDENTITY,
         ErrorCode.ILLEGAL_GENERATION: ErrorAction.DROP_GENERATION,
-        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.FATAL,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     },
     ApiName.OFFSET_COMMIT: {
@@ -151,7 +151,7 @@ ON_ERROR: Mapping[ApiName, Mapping[ErrorCode, ErrorAction]] = {
         ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_IDENTITY,
         ErrorCode.ILLEGAL_GENERATION: ErrorAction.DROP_GENERATION,
         ErrorCode.GROUP_ID_NOT_FOUND: ErrorAction.DROP_IDENTITY,  # version 9: the group is gone, and with it the member
-        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.FATAL,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
         ErrorCode.OFFSET_METADATA_TOO_LARGE: ErrorAction.FAIL,

@@ -217,7 +217,7 @@ class PartitionQueue:
         batch.is_on_the_way = True
         batch.is_refused = False
 
-    def came_back(self, batch: Batch, *, refused: bool) -> None:
+    def reenqueue(self, batch: Batch, *, refused: bool) -> None:
         """Queue it for a retry. If the first batch is refused, its predecessor is not in the log."""
         batch.is_on_the_way = False
         batch.is_refused = refused

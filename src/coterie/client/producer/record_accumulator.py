@@ -171,8 +171,11 @@ _RNG_MAX = 2**31 - 1
 
 
 class Consequence(Enum):
+    """What follows for a batch from the answer to its Produce."""
+
     TAKEN = auto()
-    AGAIN = auto()
+    RETRY = auto()
+    """Send it again after retry.backoff.ms, until `retries` or delivery.timeout.ms are used up."""
     OUT_OF_PLACE = auto()
     """The batch is not in the log; retry, under a new epoch if it was the first of its partition."""
     SPLIT = auto()
@@ -183,7 +186,7 @@ class Consequence(Enum):
 
 CONSEQUENCES: Mapping[ErrorCode, Consequence] = MappingProxyType(
     {
-        **dict.fromkeys(RETRIABLE, Consequence.AGAIN),
+        **dict.fromkeys(RETRIABLE, Consequence.RETRY),
         ErrorCode.NONE: Consequence.TAKEN,
         ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Consequence.TAKEN,  # long ago, so that its offset is forgotten
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Consequence.OUT_OF_PLACE,
@@ -194,8 +197,7 @@ CONSEQUENCES: Mapping[ErrorCode, Consequence] = MappingProxyType(
         ErrorCode.UNSUPPORTED_VERSION: Consequence.FAIL_FOR_GOOD,
     }
 )
-"""Of an answer to Produce, as Java 4.3 draws it; whatever is not here fails the batch. STALE_METADATA says after which
-of them the leaders are asked for again."""
+"""As in Java 4.3. Any other error fails the batch. After errors in STALE_METADATA the leaders are looked up again."""
 
 
 class RecordAccumulator(RecordAppender):
@@ -290,9 +292,9 @@ class RecordAccumulator(RecordAppender):
         missing = PartitionAnswer(ErrorCode.NETWORK_EXCEPTION, message="the answer does not speak of this partition")
         for batch in sent.batches:
             if not batch.is_settled:  # otherwise it was given up while it was on its way
-                self._judge(batch, answers.get(batch.where, missing), now_ms, effects)
+                self._complete_batch(batch, answers.get(batch.where, missing), now_ms, effects)
 
-    def _judge(self, batch: Batch, answer: PartitionAnswer, now_ms: int, effects: list[Effect]) -> None:
+    def _complete_batch(self, batch: Batch, answer: PartitionAnswer, now_ms: int, effects: list[Effect]) -> None:
         queue = self.topics[batch.where.topic].queues[batch.where.partition]
         if answer.error in STALE_METADATA:
             self._stale_topics.add(batch.where.topic)
@@ -306,7 +308,7 @@ class RecordAccumulator(RecordAppender):
         error = KafkaError.of(answer.error, f"{len(batch)} records for {batch.where} failed", answer.message)
         if consequence is Consequence.SPLIT and len(batch) > 1:
             self._split(queue, batch)
-        elif consequence is Consequence.AGAIN or (
+        elif consequence is Consequence.RETRY or (
             consequence is Consequence.OUT_OF_PLACE and self.identity is not None
         ):
             batch.attempts += 1
@@ -314,8 +316,8 @@ class RecordAccumulator(RecordAppender):
             if batch.attempts > self.rules.retries:
                 self._fail(queue, batch, error, effects)
                 return
-            batch.retry_at_ms = now_ms + self._pause_ms(batch.attempts)
-            queue.came_back(batch, refused=consequence is Consequence.OUT_OF_PLACE)
+            batch.retry_at_ms = now_ms + self._retry_backoff_ms(batch.attempts)
+            queue.reenqueue(batch, refused=consequence is Consequence.OUT_OF_PLACE)
         else:
             batch.record_errors = {
                 index: KafkaError.of(answer.error, f"record {index} of a batch for {batch.where} failed", message)
@@ -390,7 +392,7 @@ class RecordAccumulator(RecordAppender):
         if self.identity.is_valid:
             queue.move_to(self.identity)
 
-    def _pause_ms(self, failures: int) -> float:
+    def _retry_backoff_ms(self, failures: int) -> float:
         chance = self._rng() / _RNG_MAX
         return backoff_ms(failures, self.rules.retry_backoff_ms, self.rules.retry_backoff_max_ms, chance)
 

@@ -27,7 +27,7 @@ from coterie.coordinator.classic.states import (
     ON_JOIN_STATIC_RETURN,
     ON_JOIN_UNCHANGED,
     ON_JOIN_UNCHANGED_LEADER,
-    PREPARING,
+    PREPARING_REBALANCE,
     STABLE,
     Do,
     enter,
@@ -118,7 +118,9 @@ def _is_full_for(group: Group, member_id: str) -> bool:
     if group.state is EMPTY:
         return False
     member = group.members.get(member_id)
-    if group.state is PREPARING:  # counts who is here already, so that the last to rejoin are the ones dropped
+    if (
+        group.state is PREPARING_REBALANCE
+    ):  # counts who is here already, so that the last to rejoin are the ones dropped
         return group.parked_joins >= limit and (member is None or member.parked_join is None)
     return member is None and len(group.members) >= limit
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Arm, Disarm, Effects, EmptyWritten, JoinPhaseDue, Reply, SyncPhaseDue
 from coterie.coordinator.classic.group import Group
-from coterie.coordinator.classic.states import COMPLETING, EMPTY, PREPARING, enter
+from coterie.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, enter
 from coterie.errors import ErrorCode
 from coterie.facts import (
     Cause,
@@ -27,7 +27,7 @@ SHORTEST_STUCK_WAIT_MS = 1_000
 
 def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = "", reason: str | None = None) -> Effects:
     effects: Effects = []
-    if group.state is COMPLETING:  # rule 13: who waits for an assignment has to join again
+    if group.state is COMPLETING_REBALANCE:  # rule 13: who waits for an assignment has to join again
         for member in group.members.values():
             group.assign(member, b"")
         effects += answer_parked_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
@@ -35,7 +35,7 @@ def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = ""
         member.awaits_sync = False
     effects.append(Disarm(group.sync_key()))
 
-    enter(group, PREPARING, now_ms)
+    enter(group, PREPARING_REBALANCE, now_ms)
     group.rebalance_began_ms = now_ms
     waits_for = [member.member_id for member in group.in_map_order() if member.parked_join is None]
     effects.append(
@@ -54,14 +54,14 @@ def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = ""
 
 def recheck(group: Group, now_ms: int) -> Effects:
     """Complete the phase if nobody else has to join; the initial delay is not cut short (rule 5)."""
-    if group.state is PREPARING and not group.in_initial_delay and group.all_members_joined():
+    if group.state is PREPARING_REBALANCE and not group.in_initial_delay and group.all_members_joined():
         return complete(group, now_ms)
     return []
 
 
 def join_phase_due(group: Group, event: JoinPhaseDue, now_ms: int) -> Effects:
     """The deadline of the phase, or the end of one wait of the initial delay."""
-    if group.state is not PREPARING or event.generation_id != group.generation_id:
+    if group.state is not PREPARING_REBALANCE or event.generation_id != group.generation_id:
         return []
     if event.rest_ms and group.newcomers:
         group.newcomers = False
@@ -92,7 +92,7 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
     group.generation_id += 1
     group.protocol_name = group.vote()
     group.note_subscriptions()
-    enter(group, COMPLETING, now_ms)
+    enter(group, COMPLETING_REBALANCE, now_ms)
 
     effects: Effects = [Disarm(group.join_key())]
     joined_after_ms: dict[str, int] = {}

@@ -26,7 +26,7 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = State
 
 
 class Do(Enum):
@@ -48,24 +48,24 @@ Answer = ErrorCode | Do
 
 NEXT: Mapping[State, frozenset[State]] = {
     DEAD: frozenset({EMPTY}),
-    EMPTY: frozenset({PREPARING, DEAD}),
-    PREPARING: frozenset({EMPTY, COMPLETING, DEAD}),
-    COMPLETING: frozenset({PREPARING, STABLE, DEAD}),
-    STABLE: frozenset({PREPARING, DEAD}),
+    EMPTY: frozenset({PREPARING_REBALANCE, DEAD}),
+    PREPARING_REBALANCE: frozenset({EMPTY, COMPLETING_REBALANCE, DEAD}),
+    COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE, STABLE, DEAD}),
+    STABLE: frozenset({PREPARING_REBALANCE, DEAD}),
 }
 
 # A newcomer: no member id, or an id it was just given (rule 3).
 ON_JOIN_NEW: Mapping[State, Answer] = {
     EMPTY: Do.START_REBALANCE,
-    PREPARING: Do.PARK,
-    COMPLETING: Do.START_REBALANCE,
+    PREPARING_REBALANCE: Do.PARK,
+    COMPLETING_REBALANCE: Do.START_REBALANCE,
     STABLE: Do.START_REBALANCE,
     DEAD: Do.CREATE,
 }
 ON_JOIN_UNCHANGED: Mapping[State, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING: Do.PARK,
-    COMPLETING: Do.REPEAT,  # its answer was lost on the way
+    PREPARING_REBALANCE: Do.PARK,
+    COMPLETING_REBALANCE: Do.REPEAT,  # its answer was lost on the way
     STABLE: Do.REPEAT,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
@@ -75,75 +75,75 @@ ON_JOIN_UNCHANGED_LEADER: Mapping[State, Answer] = {
 }
 ON_JOIN_CHANGED: Mapping[State, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING: Do.PARK,
-    COMPLETING: Do.START_REBALANCE,
+    PREPARING_REBALANCE: Do.PARK,
+    COMPLETING_REBALANCE: Do.START_REBALANCE,
     STABLE: Do.START_REBALANCE,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 # A known instance id without a member id (KIP-345). In Empty and Dead no instance is known: it is a newcomer there.
 ON_JOIN_STATIC_RETURN: Mapping[State, Answer] = {
     EMPTY: Do.START_REBALANCE,
-    PREPARING: Do.PARK,
-    COMPLETING: Do.START_REBALANCE,  # the leader may be assigning to the old id right now (KAFKA-9801)
+    PREPARING_REBALANCE: Do.PARK,
+    COMPLETING_REBALANCE: Do.START_REBALANCE,  # the leader may be assigning to the old id right now (KAFKA-9801)
     STABLE: Do.REPLACE,  # unless the vote would change: then a rebalance (rule 19)
     DEAD: Do.CREATE,
 }
 ON_SYNC: Mapping[State, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
-    COMPLETING: Do.COLLECT,
+    PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    COMPLETING_REBALANCE: Do.COLLECT,
     STABLE: Do.REPEAT,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 ON_HEARTBEAT: Mapping[State, ErrorCode] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,  # how a member hears of a rebalance at all (rule 15)
-    COMPLETING: ErrorCode.NONE,  # old brokers said REBALANCE_IN_PROGRESS
+    PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,  # how a member hears of a rebalance at all (rule 15)
+    COMPLETING_REBALANCE: ErrorCode.NONE,  # old brokers said REBALANCE_IN_PROGRESS
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 # What follows when a member is gone, by leave, expiry or removal.
 ON_REMOVAL: Mapping[State, Answer] = {
     EMPTY: Do.NOTHING,
-    PREPARING: Do.RECHECK,
-    COMPLETING: Do.START_REBALANCE,
+    PREPARING_REBALANCE: Do.RECHECK,
+    COMPLETING_REBALANCE: Do.START_REBALANCE,
     STABLE: Do.START_REBALANCE,
     DEAD: Do.NOTHING,
 }
 # With the right ids and generation. Empty has no members, so nobody's ids are right.
 ON_COMMIT: Mapping[State, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING: Do.TAKE,
-    COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
+    PREPARING_REBALANCE: Do.TAKE,
+    COMPLETING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
     STABLE: Do.TAKE,
     DEAD: ErrorCode.ILLEGAL_GENERATION,
 }
 # Generation < 0 and no ids at all: a consumer without membership, or an admin.
 ON_SIMPLE_COMMIT: Mapping[State, Answer] = {
     EMPTY: Do.TAKE,
-    PREPARING: ErrorCode.UNKNOWN_MEMBER_ID,
-    COMPLETING: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING_REBALANCE: ErrorCode.UNKNOWN_MEMBER_ID,
+    COMPLETING_REBALANCE: ErrorCode.UNKNOWN_MEMBER_ID,
     STABLE: ErrorCode.UNKNOWN_MEMBER_ID,
     DEAD: Do.CREATE,
 }
-ON_TXN_COMMIT: Mapping[State, Answer] = {**ON_COMMIT, COMPLETING: Do.TAKE}
+ON_TXN_COMMIT: Mapping[State, Answer] = {**ON_COMMIT, COMPLETING_REBALANCE: Do.TAKE}
 ON_SIMPLE_TXN_COMMIT: Mapping[State, Answer] = {
     **ON_SIMPLE_COMMIT,
-    PREPARING: Do.TAKE,  # old clients had no ids to give
-    COMPLETING: Do.TAKE,
+    PREPARING_REBALANCE: Do.TAKE,  # old clients had no ids to give
+    COMPLETING_REBALANCE: Do.TAKE,
     STABLE: Do.TAKE,
 }
 ON_DELETE_GROUP: Mapping[State, Answer] = {
     EMPTY: Do.TAKE,
-    PREPARING: ErrorCode.NON_EMPTY_GROUP,
-    COMPLETING: ErrorCode.NON_EMPTY_GROUP,
+    PREPARING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
+    COMPLETING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
     STABLE: ErrorCode.NON_EMPTY_GROUP,
     DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
 ON_OFFSET_DELETE: Mapping[State, Answer] = {
     EMPTY: Do.TAKE,
-    PREPARING: Do.TAKE_IF_CONSUMER,
-    COMPLETING: Do.TAKE_IF_CONSUMER,
+    PREPARING_REBALANCE: Do.TAKE_IF_CONSUMER,
+    COMPLETING_REBALANCE: Do.TAKE_IF_CONSUMER,
     STABLE: Do.TAKE_IF_CONSUMER,
     DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
@@ -173,7 +173,7 @@ def enter(group: Group, state: State, now_ms: int) -> None:
             f"group {group.group_id!r} cannot go from {group.state} to {state}: "
             f"from {group.state} only {', '.join(sorted(NEXT[group.state]))} can be reached"
         )
-    group.in_initial_delay = group.state is EMPTY and state is PREPARING
+    group.in_initial_delay = group.state is EMPTY and state is PREPARING_REBALANCE
     group.state = state
     group.state_timestamp_ms = group.wall.at(now_ms)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, error_for_client
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import answer_parked_syncs, start_rebalance
-from coterie.coordinator.classic.states import COMPLETING, ON_SYNC, STABLE, Do, enter
+from coterie.coordinator.classic.states import COMPLETING_REBALANCE, ON_SYNC, STABLE, Do, enter
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, Emit, MemberMissedSync
 from coterie.protocol.messages import SyncedGroup, SyncGroup
@@ -84,7 +84,7 @@ def _fits(group: Group, assignments: Mapping[str, bytes]) -> bool:
 
 def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> Effects:
     group.written()
-    if group.state is not COMPLETING or group.generation_id != event.generation_id:
+    if group.state is not COMPLETING_REBALANCE or group.generation_id != event.generation_id:
         return []  # a rebalance began meanwhile: the waiting syncs are answered (rule 13)
     if event.error:
         for member in group.members.values():
@@ -99,7 +99,7 @@ def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> E
 
 def sync_phase_due(group: Group, event: SyncPhaseDue, now_ms: int) -> Effects:
     """Rule 12: who has not asked for its assignment by now is removed, heartbeating or not, static or not."""
-    if group.state not in (COMPLETING, STABLE) or group.generation_id != event.generation_id:
+    if group.state not in (COMPLETING_REBALANCE, STABLE) or group.generation_id != event.generation_id:
         return []
     silent = [member for member in group.in_map_order() if member.awaits_sync]
     if not silent:

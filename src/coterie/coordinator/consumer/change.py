@@ -146,7 +146,7 @@ class Change:
     # --- epochs -------------------------------------------------------------------------------------------------------
 
     def bump(self, cause: Cause, member_id: str = "") -> None:
-        """Begin the next group epoch (K1)."""
+        """Bump the group epoch (K1)."""
         group = self.group
         members = [] if group.is_rebalancing else list(group.members)  # a thousand joins do not name all of them
         self.facts.append(

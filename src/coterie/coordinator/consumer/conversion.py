@@ -14,7 +14,15 @@ from uuid import UUID
 from coterie.coordinator.classic.effects import Arm, Disarm, Effects, Persist, Reply, SessionDue, Written
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import start_rebalance, wait_for_joins
-from coterie.coordinator.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, enter, resume
+from coterie.coordinator.classic.states import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    enter,
+    resume,
+)
 from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Target, Upgrade
 from coterie.coordinator.consumer.states import MAY_DOWNGRADE, MAY_UPGRADE, MemberState
@@ -188,9 +196,9 @@ def put_back(upgrade: Upgrade, now_ms: int) -> Effects:
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
     for member_id, lapses_ms in group.pending.items():
         effects.append(Arm(group.session_key(member_id), lapses_ms, SessionDue(group.group_id, member_id)))
-    if group.state is PREPARING:
+    if group.state is PREPARING_REBALANCE:
         effects.append(wait_for_joins(group, now_ms))
-    elif group.state is COMPLETING:
+    elif group.state is COMPLETING_REBALANCE:
         effects += start_rebalance(group, now_ms, Cause.WRITE_FAILED)
     return effects
 

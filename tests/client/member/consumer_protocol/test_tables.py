@@ -66,7 +66,7 @@ def test_what_is_done_about_an_error_of_a_heartbeat(code: ErrorCode) -> None:
     elif what is ErrorAction.RELEASE:
         assert newcomer.state == "Fatal"
     else:
-        assert what is ErrorAction.GIVE_UP and member.state == newcomer.state == "Fatal"
+        assert what is ErrorAction.FATAL and member.state == newcomer.state == "Fatal"
         assert member.calls[0][0] == "lost" and len(member.errors) == len(newcomer.errors) == 1
 
 

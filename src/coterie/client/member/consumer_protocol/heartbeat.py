@@ -217,7 +217,7 @@ def _refused(
     if what is ErrorAction.DROP_GENERATION:
         return fence(member, code, now_ms)
     error = heartbeat_error(member, code, about)
-    if what in {ErrorAction.GIVE_UP, ErrorAction.RELEASE}:
+    if what in {ErrorAction.FATAL, ErrorAction.RELEASE}:
         member.may_be_member = False
         return fail_for_good(member, error, code, now_ms)
     if what is ErrorAction.FAIL:

@@ -89,14 +89,14 @@ ON_ERROR: Mapping[str, Mapping[ErrorCode, ErrorAction]] = {
         ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_GENERATION,
         ErrorCode.UNRELEASED_INSTANCE_ID: ErrorAction.RELEASE,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
-        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.GIVE_UP,
-        ErrorCode.GROUP_ID_NOT_FOUND: ErrorAction.GIVE_UP,
-        ErrorCode.GROUP_MAX_SIZE_REACHED: ErrorAction.GIVE_UP,
-        ErrorCode.INVALID_REGULAR_EXPRESSION: ErrorAction.GIVE_UP,
-        ErrorCode.INVALID_REQUEST: ErrorAction.GIVE_UP,
-        ErrorCode.UNSUPPORTED_ASSIGNOR: ErrorAction.GIVE_UP,
-        ErrorCode.UNSUPPORTED_VERSION: ErrorAction.GIVE_UP,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.FATAL,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FATAL,
+        ErrorCode.GROUP_ID_NOT_FOUND: ErrorAction.FATAL,
+        ErrorCode.GROUP_MAX_SIZE_REACHED: ErrorAction.FATAL,
+        ErrorCode.INVALID_REGULAR_EXPRESSION: ErrorAction.FATAL,
+        ErrorCode.INVALID_REQUEST: ErrorAction.FATAL,
+        ErrorCode.UNSUPPORTED_ASSIGNOR: ErrorAction.FATAL,
+        ErrorCode.UNSUPPORTED_VERSION: ErrorAction.FATAL,
     },
     ApiName.OFFSET_COMMIT: {
         **{
@@ -115,7 +115,7 @@ ON_ERROR: Mapping[str, Mapping[ErrorCode, ErrorAction]] = {
 }
 OTHERWISE: Mapping[str, ErrorAction] = {
     ApiName.FIND_COORDINATOR: ErrorAction.FAIL,
-    HEARTBEAT_API: ErrorAction.GIVE_UP,
+    HEARTBEAT_API: ErrorAction.FATAL,
     ApiName.OFFSET_COMMIT: ErrorAction.FAIL,
     ApiName.OFFSET_FETCH: ErrorAction.FAIL,
 }
