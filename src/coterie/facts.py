@@ -229,7 +229,7 @@ class RebalanceStarted(Fact):
     generation_id: int
     """The generation, or group epoch, that ends."""
     waits_for: Sequence[str]
-    """The members that must rejoin or, in a consumer group, reach the next epoch: none if it was rebalancing already."""
+    """The members that must rejoin or, in a consumer group, reach the next epoch; empty if it was rebalancing."""
     group_type: str = CLASSIC
     """classic or consumer (KIP-848)."""
 
