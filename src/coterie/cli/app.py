@@ -104,7 +104,7 @@ def serve(
     log: Annotated[
         LogChoice,
         typer.Option(
-            help="Log to stderr. text: group events. all: also commits, rejoins and reconciliations. json: all, as JSON."
+            help="Log to stderr. text: group events. all: also commits, rejoins, reconciliations. json: all, as JSON."
         ),
     ] = LogChoice.text,
 ) -> None:
