@@ -103,6 +103,8 @@ def test_it_joins_a_group_of_the_protocol_that_is_given(broker: coterie.Broker, 
     with coterie.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         (listed,) = [one for one in admin.list_groups() if one.group_id == topic]
     assert (listed.type, listed.state) == ("consumer", "Empty")
+    first_rebalance, *_ = broker.rebalances(topic)
+    assert (first_rebalance.group_type, first_rebalance.generation_id, len(first_rebalance.moves)) == ("consumer", 2, 2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

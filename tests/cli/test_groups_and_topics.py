@@ -398,3 +398,36 @@ def test_every_command_teaches_by_an_example() -> None:
         for name in names:
             shown = CliRunner().invoke(app, [room, name, "--help"]).stdout
             assert f"Try it: coterie {room} {name}" in shown
+
+
+class Reconciling(NewerGroups):
+    """A group of KIP-848 with members of both protocols, one of which has to give up a partition."""
+
+    state = "Reconciling"
+
+    def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
+        old = MemberDescription("m", None, "c", "/h", (T0, T1), ("orders",), 6, (T0,), "classic")
+        new = MemberDescription("n", None, "c", "/h", (), ("orders",), 7, (T1,), "consumer")
+        unknown = MemberDescription("o", None, "c", "/h", (), ("orders",), 7, (), "")
+        about = ("consumer", "uniform", self.node, (old, new, unknown), "consumer", 7, 7)
+        return {name: GroupDescription(name, self.state, *about) for name in group_ids}
+
+
+def test_a_group_that_reconciles_names_who_has_to_give_up_partitions_and_who_is_not_upgraded() -> None:
+    """K22, K25: the columns and values of Kafka's tool; what is not known is empty."""
+    admin = Reconciling()
+    shown = groups.members(admin, ["g"], verbose=True)
+    assert shown.notes == ['group "g" is rebalancing (Reconciling): m has to give up orders:1']
+    assert shown.columns[-1] == "UPGRADED" and [row[-1] for row in shown.rows] == ["false", "true", None]
+    assert groups.members(admin, ["g"], verbose=False).columns[-1] == "#PARTITIONS"
+    admin.state = "Assigning"
+    assert groups.members(admin, ["g"], verbose=False).notes == [
+        'group "g" is rebalancing (Assigning): its target assignment is computed at a next heartbeat'
+    ]
+
+
+def test_a_list_has_the_protocol_type_if_asked_for() -> None:
+    """K23: as GroupsCommand lists it."""
+    listed = groups.list_all(NewerGroups(), states=[], types=[], everything=True, verbose=True)
+    assert listed.columns == ("GROUP", "TYPE", "PROTOCOL", "STATE")
+    assert ("a-share", "Share", "share", "Stable") in listed.rows

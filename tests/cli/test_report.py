@@ -127,7 +127,7 @@ def test_a_consumer_group_is_shown_with_its_phases(consumer_data: Path) -> None:
     """K2, K13: epochs, the phases of this protocol, and who had to revoke."""
     page = CliRunner().invoke(app, ["report", str(consumer_data)]).stdout
     assert "<th>epoch</th>" in page and "<th>assigning</th>" in page and "<th>reconciling</th>" in page
-    assert "first revoked: " in page and "last: second" in page
+    assert "first revoked: " in page and "last to reconcile: second" in page
     assert "unknown" not in page and "Group shop" in page
 
 

@@ -135,6 +135,9 @@ def test_a_member_that_must_give_up_partitions_is_behind_its_target(broker: Grou
     assert (old.epoch, new.epoch) == ((new.epoch or 0) - 1, group.assignment_epoch)
     assert len(old.assignment) == 3 and len(old.target_assignment) + len(new.target_assignment) == 3
     assert new.assignment == () and {old.type, new.type} == {"consumer"}
+    partitions = ",".join(str(place.partition) for place in new.target_assignment)
+    said = f'group "reconciling" is rebalancing (Reconciling): {old.member_id} has to give up {TOPIC}:{partitions}\n'
+    assert broker.call("members", "reconciling")[2] == said
 
 
 def test_every_group_is_listed_as_kafkas_tools_list_it(broker: Groups) -> None:

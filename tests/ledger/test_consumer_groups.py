@@ -12,10 +12,14 @@ from dataclasses import replace
 import pytest
 
 from coordinator.consumer.group_world import GroupWorld, pair
-from coterie.facts import CONSUMER, Cause, Fact
+from coterie.facts import CONSUMER, Cause, Fact, GroupLoaded
 from coterie.ledger import Bookmark, Move, Rebalance, RebalanceOutcome, fold, intervals_of, read_fact, write_fact
 from coterie.ledger.derived import DerivedCause, derived_facts
-from coterie.protocol.consumer_group_records import read_consumer_group_record
+from coterie.protocol.consumer_group_records import (
+    ConsumerGroupEpoch,
+    ConsumerGroupRecord,
+    read_consumer_group_record,
+)
 
 T0 = 1_000_000
 """When a world begins."""
@@ -25,9 +29,14 @@ def rebalances(world: GroupWorld) -> list[Rebalance]:
     return world.world.ledger.rebalances
 
 
+def read(world: GroupWorld) -> list[tuple[int, ConsumerGroupRecord]]:
+    """Return the log, with times."""
+    found = [(entry.at_ms, read_consumer_group_record(entry.key, entry.value)) for entry in world.world.log]
+    return [(at_ms, one) for at_ms, one in found if one is not None]
+
+
 def derived(world: GroupWorld) -> list[Fact]:
-    read = ((entry.at_ms, read_consumer_group_record(entry.key, entry.value)) for entry in world.world.log)
-    return list(derived_facts(((at_ms, one) for at_ms, one in read if one is not None), world.image.topic_names))
+    return list(derived_facts(read(world), world.image.topic_names))
 
 
 def newcomer() -> GroupWorld:
@@ -285,3 +294,49 @@ def test_an_empty_group_owes_nothing() -> None:
     """K4: no members, no gaps."""
     *_, last = rebalances(emptied())
     assert (last.outcome, last.took_ms, last.unassigned_ms) == (RebalanceOutcome.EMPTY, 0, 0)
+
+
+# --- logs that lack something -----------------------------------------------------------------------------------------
+
+
+def owners(facts: list[Fact]) -> dict[tuple[str, int], str]:
+    """Return who owns what in the end."""
+    return {one.partition: one.owner for one in intervals_of(facts) if one.ended_ms is None}
+
+
+def compacted(world: GroupWorld) -> list[tuple[int, ConsumerGroupRecord]]:
+    """Return the last record of each key, without tombstones, in the order of the log."""
+    records = read(world)
+    last = {(one.type, one.about): at for at, (_, one) in enumerate(records)}
+    return [records[at] for at in sorted(last.values()) if records[at][1].value is not None]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_of_a_compacted_log_the_owners_are_known_and_nothing_is_made_up(story: str) -> None:
+    """K27: what is left of a log has the last record of each key; epochs that are gone are not rebalances."""
+    world = STORIES[story]()
+    facts = list(derived_facts(compacted(world), world.image.topic_names))
+    held = {
+        (topic, number): who for who, share in world.shares().items() for topic, has in share.items() for number in has
+    }
+    assert owners(facts) == held
+    epochs = [one.generation_id for one in fold(facts)]
+    assert set(epochs) <= {one.generation_id for one in rebalances(world)}
+
+
+def test_a_log_that_begins_in_the_middle_has_no_rebalance_that_it_does_not_show() -> None:
+    """The first epoch that is known is 3: what led to it is not in the log."""
+    records = read(newcomer())
+    epochs = [at for at, (_, one) in enumerate(records) if isinstance(one.value, ConsumerGroupEpoch)]
+    facts = list(derived_facts(records[epochs[1] :]))
+    assert isinstance(facts[0], GroupLoaded) and fold(facts) == []
+
+
+def test_a_group_that_was_deleted_and_created_again_begins_anew() -> None:
+    """K21: the tombstone may have been compacted away; then the lower epoch says so."""
+    first, second = emptied(), leave()
+    later = [(at_ms + 1_000_000, one) for at_ms, one in read(second)]
+    seen = fold(derived_facts([*read(first), *later], second.image.topic_names))
+    assert [one.generation_id for one in seen] == [2, 3, 4, 5, 2, 3, 4]
+    assert [move.old_owner for move in seen[4].moves] == [""] * 4, "nobody owned anything in the new group"
+    assert seen[4:] == fold(derived_facts(later, second.image.topic_names))

@@ -104,7 +104,7 @@ def serve(
     log: Annotated[
         LogChoice,
         typer.Option(
-            help="Log to stderr. text: group events. all: also commits and rejoins. json: all, one JSON object a line."
+            help="Log to stderr. text: group events. all: also commits, rejoins, reconciliations. json: all, as JSON."
         ),
     ] = LogChoice.text,
 ) -> None:

@@ -209,8 +209,21 @@ def _notes(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
         if group.state == "Empty":
             notes.append(f'group "{group.group_id}" has no members')
         elif group.state != "Stable":
-            notes.append(f'group "{group.group_id}" is rebalancing ({group.state}): this may change in a moment')
+            notes.append(f'group "{group.group_id}" is rebalancing ({group.state}): {_what_is_next(group)}')
     return notes
+
+
+def _what_is_next(group: GroupDescription) -> str:
+    """Say what a group that rebalances waits for, as far as its description shows."""
+    if group.state == "Assigning":
+        return "its target assignment is computed at a next heartbeat"
+    must_revoke = {
+        member.instance_id or member.member_id: _partitions(sorted({*member.assignment} - {*member.target_assignment}))
+        for member in group.members
+        if group.type == CONSUMER_TYPE
+    }
+    waits = [f"{who} has to give up {partitions}" for who, partitions in must_revoke.items() if partitions]
+    return ", ".join(waits) or "this may change in a moment"
 
 
 def _other_types(found: dict[str, GroupDescription | KafkaError]) -> list[str]:

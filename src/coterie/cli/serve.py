@@ -31,7 +31,7 @@ from coterie.broker.io.server import Listener, Server, listeners_of, run_in_loop
 from coterie.broker.io.sockets import EVERYWHERE, address_text
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
-from coterie.facts import Fact, MemberRejoined, OffsetsStored
+from coterie.facts import Fact, MemberAssigned, MemberRejoined, OffsetsStored
 from coterie.ledger import field_names, plain
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory
@@ -43,7 +43,7 @@ DATA = "coterie-data"
 MAX_TEXT = 300
 MAX_ENTRIES = 3
 """How many entries of a list or a mapping a line of text shows."""
-FREQUENT = (OffsetsStored, MemberRejoined)
+FREQUENT = (OffsetsStored, MemberRejoined, MemberAssigned)
 """Facts that healthy groups cause all the time; text leaves them out unless all facts are asked for."""
 
 

@@ -160,7 +160,8 @@ def _row(number: int, one: Rebalance, first_ms: int, names: MemberNames) -> str:
     generation = "" if one.generation_id is None else f"{one.generation_id}"
     at = _time(one.began_ms - first_ms)
     join, sync = (_time(one.join_ms), _time(one.sync_ms)) if one.has_times else (UNKNOWN, UNKNOWN)
-    late = f"last: {names.of(one.last_to_join)}" if one.last_to_join and one.waits_for else ""
+    last = "last to reconcile" if one.is_of_consumer_group else "last to join"
+    late = f"{last}: {names.of(one.last_to_join)}" if one.last_to_join and one.waits_for else ""
     revoked = [
         f"{names.of(who)} revoked: {_time(ms) if ms is not None else 'never'}"
         for who, ms in one.revoked_after_ms.items()

@@ -286,7 +286,7 @@ class MemberDescription:
     target_assignment: tuple[TopicPartition, ...] = ()
     """What the group's coordinator wants it to own; nothing in a classic group."""
     type: str = CLASSIC
-    """The protocol that it uses: classic or consumer (KIP-848). A group of KIP-848 may have both; "" is unknown."""
+    """classic or consumer (KIP-848), whichever protocol it uses; a group of KIP-848 may have both. "" is unknown."""
     topic_regex: str = ""
     """The regular expression that it is subscribed to, matched by the broker (KIP-848)."""
 
