@@ -158,8 +158,9 @@ def quartiles(values: Iterable[float], digits: int = 2) -> list[float]:
     return [round(ordered[len(ordered) * part // 4], digits) for part in (1, 2, 3)]
 
 
-def compared(ours: Sequence[float], theirs: Sequence[float], aim: float | None = None) -> dict[str, Any]:
-    """Return the quartiles of both, and of the ratio of neighbours."""
+def compared(rows: Mapping[str, Sequence[float]], aim: float | None = None) -> dict[str, Any]:
+    """Return the quartiles of both brokers, and of the ratio of neighbours."""
+    ours, theirs = rows["coterie"], rows["kafka"]
     ratios = [mine / its for mine, its in zip(ours, theirs, strict=True)]
     found: dict[str, Any] = {
         "coterie": quartiles(ours),
@@ -205,7 +206,7 @@ def heartbeat(brokers: Mapping[str, Broker], connections: int, seconds: float, s
             before = broker.cpu_s()
             count = closed_loop(links[name], seconds)
             cpu[name].append((broker.cpu_s() - before) / count * 1e6)
-    return {"connections": connections, "cpu_us": compared(cpu["coterie"], cpu["kafka"], AIMS["heartbeat"])}
+    return {"connections": connections, "cpu_us": compared(cpu, AIMS["heartbeat"])}
 
 
 # --- large ------------------------------------------------------------------------------------------------------------
@@ -244,8 +245,8 @@ def large(brokers: Mapping[str, Broker], members: int, runs: int) -> dict[str, A
         "members": members,
         "partitions": members,
         "rounds": {name: [row[2] for row in found] for name, found in rows.items()},
-        "from_nothing_cpu_ms": compared(*([row[0] for row in rows[name]] for name in rows), AIMS["large"]),
-        "one_more_cpu_ms": compared(*([row[1] for row in rows[name]] for name in rows), AIMS["large"]),
+        "from_nothing_cpu_ms": compared({name: [row[0] for row in rows[name]] for name in rows}, AIMS["large"]),
+        "one_more_cpu_ms": compared({name: [row[1] for row in rows[name]] for name in rows}, AIMS["large"]),
     }
 
 
@@ -296,8 +297,8 @@ def grown(brokers: Mapping[str, Broker], runs: int) -> dict[str, Any]:
             for name, broker in brokers.items():
                 rows[name].append(grown_once(broker, protocol, number))
         found[protocol] = {
-            "seconds": compared(*([row[0] for row in rows[name]] for name in rows)),
-            "cpu_ms": compared(*([row[1] for row in rows[name]] for name in rows)),
+            "seconds": compared({name: [row[0] for row in rows[name]] for name in rows}),
+            "cpu_ms": compared({name: [row[1] for row in rows[name]] for name in rows}),
         }
     return found
 

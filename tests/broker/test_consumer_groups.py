@@ -21,7 +21,7 @@ def ask(client: Client, api: str, version: int, **values: Any) -> Any:
     return read_answer(api, version, client.next_frame())
 
 
-def joins(client: Client, group: str = "g", member: str = "m", topics: tuple[str, ...] = ("t",)) -> Any:
+def joins(client: Client, group: str = "g", member: str = "m", topics: tuple[str, ...] = ("t",), **said: Any) -> Any:
     return ask(
         client,
         *("consumer_group_heartbeat", 1),
@@ -31,6 +31,7 @@ def joins(client: Client, group: str = "g", member: str = "m", topics: tuple[str
         rebalance_timeout=60_000,
         subscribed_topic_names=topics,
         topic_partitions=(),
+        **said,
     )
 
 

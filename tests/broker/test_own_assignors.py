@@ -92,6 +92,18 @@ def test_a_name_that_means_nothing_stops_the_start_and_says_what_there_is(assign
         World(settings={"group.consumer.assignors": assignors})
 
 
+def test_a_broker_that_was_started_without_an_assignor_goes_on_with_its_default() -> None:
+    """K16: what members named before is no vote any more."""
+    world, client = world_with("uniform,one-gets-all")
+    joins(client, server_assignor="one-gets-all")
+    world.stop()
+    again = World(world.files, settings={"group.consumer.assignors": "range"}, now_ms=world.now_ms + 2_000)
+    client = again.client()
+    joins(client, member="other")
+    (group,) = ask(client, "consumer_group_describe", 1, group_ids=("g",), include_authorized_operations=False).groups
+    assert (group.assignor_name, group.group_epoch, group.assignment_epoch) == ("range", 3, 3)
+
+
 def test_lag_aware_is_told_the_lag_of_committed_partitions_and_no_other() -> None:
     """What the group has not read, up to the high watermark; nothing is known of a partition without a commit."""
     world, client = world_with("lag-aware")

@@ -232,8 +232,8 @@ def test_a_heartbeat_that_changes_nothing_takes_the_short_way() -> None:
     """K8: also of a static member, and of one that subscribes to a regular expression."""
     world, client = world_with_consumer_groups()
     says(client, "pattern", "a", 2)  # the topics of the expression were found after the join
-    for group, epoch, more in (("stable", 2, {}), ("static", 2, {"instance_id": "i"}), ("pattern", 3, {})):
-        frame = steady_frame(group, "a", epoch, **more)
+    for group, epoch, instance in (("stable", 2, None), ("static", 2, "i"), ("pattern", 3, None)):
+        frame = steady_frame(group, "a", epoch, instance_id=instance)
         assert QuickHeartbeat(client.connection).answer(world.node.coordinator, frame, world.now_ms) is not None
 
 

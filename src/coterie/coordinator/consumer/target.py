@@ -49,14 +49,18 @@ ASSIGNORS: Mapping[str, Assign] = {"uniform": uniform, "range": ranges}
 
 
 def vote(group: ConsumerGroup) -> str:
-    """Return the assignor that most members name; the first of the setting if nobody names one (K16)."""
+    """Return the assignor that most members name; the first of the setting if nobody names one (K16).
+
+    A name that the setting no longer has, since the broker was started with another one, is no vote.
+    """
+    known = group.settings.group_consumer_assignors
     votes = Counter(
         member.metadata.server_assignor
         for member in group.members.values()
-        if member.metadata.server_assignor is not None
+        if member.metadata.server_assignor in known
     )
     if not votes:
-        return group.settings.group_consumer_assignors[0]
+        return known[0]
     most = max(votes.values())
     return next(name for name in map_order(list(votes)) if votes[name] == most)
 
@@ -157,6 +161,7 @@ def _members(group: ConsumerGroup) -> list[Member]:
         known.version = image.version
     before, names = known.members, image.topic_names
     equal: dict[Sequence[str], Sequence[str]] = {}
+    last: Sequence[str] = ()
     after: dict[str, _Known] = {}
     members: list[Member] = []
     for member_id, member in group.members.items():
@@ -165,8 +170,8 @@ def _members(group: ConsumerGroup) -> list[Member]:
         one: _Known | None = before.get(member_id)
         if one is None or one.metadata is not metadata or one.target is not target or one.resolved is not resolved:
             one = _Known(metadata, resolved, target, _member(group, member, names, target))
-        topics = one.member.topics
-        one.member.topics = equal.setdefault(topics, topics)
+        if one.member.topics is not last:
+            last = one.member.topics = equal.setdefault(one.member.topics, one.member.topics)
         after[member_id] = one
         members.append(one.member)
     known.members = after
