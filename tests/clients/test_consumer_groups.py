@@ -47,3 +47,47 @@ def test_a_pattern_of_librdkafka_is_matched_by_the_broker(crew: Crew, topics: To
     crew.wait_until_settled(places)
     crew.wait_until_committed(topics.ends(places))
     assert member.owned == places
+
+
+@pytest.mark.parametrize(
+    ("classic", "consumer"),
+    [
+        ("kafka-python", "confluent"),
+        ("confluent", "coterie"),
+        ("coterie", "confluent"),
+        pytest.param("confluent", "java", marks=needs_apache_kafka),
+    ],
+)
+def test_a_classic_group_is_upgraded_and_downgraded_while_records_flow(
+    classic: str, consumer: str, crew: Crew, topics: Topics, name: str
+) -> None:
+    """K24 to K26: members of the other protocol take over one by one, and back again; nothing is lost or shared."""
+    places = topics.create(name, 6)
+    topics.fill(places)
+    old = {"assignor": "range", "topics": [name]}
+    new = {"assignor": "uniform", "topics": [name], "protocol": "consumer"}
+    first, second = crew.start(classic, **old), crew.start(classic, **old)
+    crew.wait_until_settled(places)
+    topics.fill(places)
+    third = crew.start(consumer, **new)
+    crew.wait_until_settled(places)
+    topics.fill(places)
+    first.leave()
+    fourth = crew.start(consumer, **new)
+    crew.wait_until_settled(places)
+    topics.fill(places)
+    second.leave()
+    crew.wait_until_settled(places)
+    topics.fill(places)
+    crew.wait_until_committed(topics.ends(places))
+
+    crew.start(classic, **old)
+    crew.wait_until_settled(places)
+    topics.fill(places)
+    third.leave()
+    crew.wait_until_settled(places)
+    fourth.leave()
+    topics.fill(places)
+    crew.wait_until_settled(places)
+    crew.wait_until_committed(topics.ends(places))
+    check_laws(crew, topics.of(places))

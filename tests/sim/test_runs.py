@@ -99,6 +99,12 @@ def test_a_plan_is_drawn_whole_and_any_step_can_be_left_out() -> None:
     assert any(isinstance(step, Fault) for step in plan.steps)
 
 
+def test_seeds_draw_all_workloads_and_a_slow_disk_only_where_it_belongs() -> None:
+    plans = [Plan.draw(seed) for seed in range(200)]
+    assert {plan.workload for plan in plans} == set(WORKLOADS)
+    assert all("slow-disk" in plan.workload for plan in plans if plan.disk_ms > 200)
+
+
 def test_a_broker_is_at_times_restarted_while_new_partitions_are_empty_and_never_when_nothing_is_to_go_wrong() -> None:
     aimed = [
         fault

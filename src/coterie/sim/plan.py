@@ -347,13 +347,18 @@ def consumer_group_upgrade(scene: Scene) -> None:
     """Members are restarted one by one with the other group protocol, and others of both come and go (K24 to K26)."""
     scene.use_consumer_protocol()
     rng = scene.rng
-    slots = scene.group(group_protocol=rng.choice(("classic", "classic", "consumer")))
+    first = rng.choice(("classic", "classic", "consumer"))
+    slots = [f"c{number}" for number in range(scene.members)]
+    scene.slots += slots
+    instances = {slot: slot for slot in slots if rng.random() < 0.3}
+    for slot in slots:
+        scene.come(slot, FIRST_MS + rng.randint(0, 5_000), group_protocol=first, instance_id=instances.get(slot))
     at_ms = rng.randint(30_000, 120_000)
     for protocol in ("consumer", "classic", rng.choice(("classic", "consumer"))):
         for slot in slots:
             scene.leave(slot, at_ms)
             at_ms += rng.randint(200, 6_000)
-            scene.come(slot, at_ms, group_protocol=protocol)
+            scene.come(slot, at_ms, group_protocol=protocol, instance_id=instances.get(slot))
             at_ms += rng.choice((50, 2_000, 15_000))
         at_ms += rng.choice((1_000, 60_000))
     for _ in range(scene.members):

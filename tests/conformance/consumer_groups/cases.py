@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
+from conformance.consumer_groups.mixed_cases import mixed_cases
+
 _JOIN = "beat epoch=0 timeout=60000 owned=- assignor=range"
 
 SETUPS: Mapping[str, list[str]] = {
@@ -250,4 +252,4 @@ def cases() -> dict[str, list[str]]:
             found[f"{state}: {name}"] = [*before, f"m0 beat {said}".rstrip(), *_AFTER]
         for name, steps in OTHER_REQUESTS.items():
             found[f"{state}: {name}"] = [*before, *steps]
-    return found | {f"story: {name}": steps for name, steps in STORIES.items()}
+    return found | {f"story: {name}": steps for name, steps in STORIES.items()} | mixed_cases()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.driver import World
+from broker.driver import Client, World
 from conformance.consumer_groups.playing import Broker
 from raw_kafka import frame_of, read_answer
 
@@ -22,6 +22,7 @@ class OurBroker(Broker):
         super().__init__()
         self.world = World(settings=SETTINGS)
         self._client = self.world.client()
+        self._open: dict[str, tuple[Client, list[tuple[str, int]]]] = {}
         self.prepare()
 
     def ask(self, api: str, version: int, values: Mapping[str, Any]) -> Any:
@@ -32,5 +33,24 @@ class OurBroker(Broker):
         assert not client.closed, client.closed
         return read_answer(api, version, client.next_frame())
 
+    def send(self, whose: str, api: str, version: int, values: Mapping[str, Any]) -> None:
+        client, asked = self._open.setdefault(whose, (self.world.client(), []))
+        asked.append((api, version))
+        client.send_frame(frame_of(api, version, 1, whose.partition("#")[0], dict(values)))
+
+    def receive(self, whose: str) -> Any:
+        client, asked = self._open[whose]
+        return read_answer(*asked.pop(0), client.next_frame()) if client.answers else None
+
     def wait(self, ms: int) -> None:
-        self.world.advance(ms)
+        """Let each timer ring at its own time."""
+        until_ms = self.world.now_ms + ms
+        while self.world.now_ms < until_ms:
+            due_ms = self.world.cluster.next_ms()
+            self.world.advance((until_ms if due_ms is None else min(due_ms, until_ms)) - self.world.now_ms)
+
+    def restart(self) -> None:
+        self.world.cluster.directory.release()
+        self.world = World(self.world.files, SETTINGS, now_ms=self.world.now_ms + 1)
+        self._client = self.world.client()
+        self._open.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from fnmatch import fnmatchcase
 
 from apache_kafka import ApacheKafka
 from conformance.consumer_groups.cases import cases
@@ -20,18 +21,24 @@ from conformance.consumer_groups.recording import RECORDED, write
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="write the answers to recorded.txt")
-    keep = parser.parse_args().keep
+    parser.add_argument("--only", default="*", help="the cases whose names match; they are not kept")
+    chosen = parser.parse_args()
+    keep = chosen.keep and chosen.only == "*"
+    answers: dict[str, list[tuple[str, str]]] = {}
     with ApacheKafka(PROPERTIES) as kafka:
-        broker = KafkaBroker(kafka.bootstrap)
-        answers = {name: list(zip(steps, Playing(broker).play(steps), strict=True)) for name, steps in cases().items()}
+        broker = KafkaBroker(kafka)
+        for name, steps in cases().items():
+            if fnmatchcase(name, chosen.only):
+                answers[name] = list(zip(steps, Playing(broker).play(steps), strict=True))
+                broker.ended()
     if keep:
         write(RECORDED, answers)
     unexplained = [found for found, row in compare(answers) if row is None]
     for found in unexplained:
         print(found)
-    steps = sum(map(len, answers.values()))
+    count = sum(map(len, answers.values()))
     print(
-        f"consumer groups: {len(answers)} cases, {steps} steps: {len(unexplained)} differences from Apache Kafka 4.3.1"
+        f"consumer groups: {len(answers)} cases, {count} steps: {len(unexplained)} differences from Apache Kafka 4.3.1"
     )
     return bool(unexplained)
 

@@ -10,13 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from coterie.coordinator.classic import Group
 from coterie.coordinator.consumer import ConsumerGroup
 from coterie.protocol.consumer_group_records import ConsumerGroupRecord, read_consumer_group_record
 from coterie.protocol.messages import (
     CommitPartition,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatAnswer,
+    Heartbeat,
+    JoinedGroup,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
     OffsetCommit,
+    Protocol,
+    SyncedGroup,
+    SyncGroup,
+)
+from coterie.protocol.subscription import (
+    Assignment,
+    Subscription,
+    read_assignment,
+    write_assignment,
+    write_subscription,
 )
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.stories.world import StoryTopics, StoryWorld
@@ -36,6 +52,15 @@ class GroupWorld:
 
     def member(self, name: str, instance: str | None = None) -> ConsumerMember:
         return ConsumerMember(self, name, instance)
+
+    def classic(self, name: str, instance: str | None = None) -> ClassicMember:
+        return ClassicMember(self, name, instance)
+
+    @property
+    def classic_group(self) -> Group:
+        found = self.world.group(GROUP)
+        assert found is not None
+        return found
 
     @property
     def group(self) -> ConsumerGroup:
@@ -126,6 +151,109 @@ class ConsumerMember:
         return str(answer.errors[0].name)
 
 
+class ClassicMember:
+    """A member of the classic protocol. Its id is its name, unless the group makes it one."""
+
+    def __init__(self, world: GroupWorld, name: str, instance: str | None = None) -> None:
+        self.world = world
+        self.id = name
+        self.instance = instance
+        self.generation = -1
+        self.owned: dict[str, list[int]] = {}
+        self.topics: Sequence[str] = ("t",)
+        self.parked: Any = None
+
+    def joins(self, *topics: str, expect: str | None = "NONE", **said: Any) -> Self:
+        """Join; `expect` is the name of the error, or None if no answer comes yet."""
+        self.topics = topics or self.topics
+        version = said.pop("version", 1)
+        subscription = Subscription(self.topics, None, said.pop("owned", self.owned), version=version)
+        metadata = said.pop("metadata", write_subscription(subscription))
+        request = JoinGroup(
+            0,
+            GROUP,
+            said.pop("id", self.id),
+            said.pop("instance", self.instance),
+            said.pop("type", "consumer"),
+            [Protocol(name, metadata) for name in said.pop("protocols", ("range",))],
+            said.pop("session", 30_000),
+            said.pop("timeout", 60_000),
+            f"fresh-{self.id}",
+            client_id="c",
+            client_host="/h",
+            needs_member_id=said.pop("needs_member_id", False),
+        )
+        assert not said
+        answer = self.world.ask(request)
+        self.parked = request.token if answer is None else None
+        if answer is None:
+            assert expect is None
+            return self
+        return self._joined(answer, expect)
+
+    def _joined(self, answer: JoinedGroup, expect: str | None) -> Self:
+        assert answer.error.name == expect, answer
+        if not answer.error:
+            self.id, self.generation = answer.member_id, answer.generation_id
+        return self
+
+    def hears(self, expect: str = "NONE") -> Self:
+        answer = self.world.world.replies[self.parked]
+        if isinstance(answer, JoinedGroup):
+            return self._joined(answer, expect)
+        return self._synced(answer, expect)
+
+    def syncs(self, expect: Any = None, **said: Any) -> Self:
+        """Sync; `expect` is the name of an error, or what is assigned."""
+        given = [(member.id, write_assignment(Assignment(shares))) for member, shares in said.pop("give", {}).items()]
+        generation = said.pop("generation", self.generation)
+        request = SyncGroup(0, GROUP, self.id, self.instance, generation, given, **said)
+        answer = self.world.ask(request)
+        self.parked = request.token if answer is None else None
+        return self if answer is None else self._synced(answer, expect)
+
+    def _synced(self, answer: SyncedGroup, expect: Any) -> Self:
+        if isinstance(expect, str):
+            assert answer.error.name == expect, answer
+        else:
+            assert not answer.error, answer
+            read = read_assignment(answer.assignment)
+            self.owned = {name: list(numbers) for name, numbers in read.partitions.items()}
+            if expect is not None:
+                assert self.owned == expect
+        return self
+
+    def beats(self, expect: str = "NONE", **said: Any) -> Self:
+        generation = said.pop("generation", self.generation)
+        error = self.world.ask(Heartbeat(0, GROUP, self.id, said.pop("instance", self.instance), generation))
+        assert error.name == expect
+        return self
+
+    def leaves(self) -> str:
+        answer = self.world.ask(LeaveGroup(0, GROUP, [LeavingMember(self.id, self.instance)]))
+        return str(answer.members[0].error.name)
+
+    def commits(self, generation: int | None = None) -> str:
+        to = CommitPartition("t", 0, 7)
+        at = self.generation if generation is None else generation
+        return str(self.world.ask(OffsetCommit(0, GROUP, self.id, None, at, [to])).errors[0].name)
+
+
+def classic_pair(world: GroupWorld) -> tuple[ClassicMember, ClassicMember]:
+    """Return two members of a Stable classic group that share t, of four partitions."""
+    a, b = world.classic("a"), world.classic("b")
+    a.joins(id="", expect=None)
+    world.world.advance(3_000)
+    a.hears()
+    b.joins(id="", expect=None)
+    a.joins()
+    b.hears()
+    b.syncs()
+    a.syncs({"t": [0, 1]}, give={a: {"t": [0, 1]}, b: {"t": [2, 3]}})
+    b.hears()
+    return a, b
+
+
 def pair(world: GroupWorld, topics: Sequence[str] = ("t",)) -> tuple[ConsumerMember, ConsumerMember]:
     """Return two members that share the topics, by `range`, and are Stable."""
     a = world.member("a").joins(*topics, assignor="range")
@@ -133,3 +261,13 @@ def pair(world: GroupWorld, topics: Sequence[str] = ("t",)) -> tuple[ConsumerMem
     a.beats().gives_up()
     b.beats()
     return a, b
+
+
+def mixed_pair(world: GroupWorld) -> tuple[ClassicMember, ConsumerMember]:
+    """Return a classic and a consumer member that share t, of four partitions, and are Stable."""
+    z = world.member("z").joins("t", assignor="range")
+    a = world.classic("a").joins()
+    z.beats()
+    z.gives_up()
+    a.joins().syncs({"t": [0, 1]})
+    return a, z

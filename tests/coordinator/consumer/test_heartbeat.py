@@ -150,7 +150,7 @@ def test_a_bad_expression_leaves_no_group_behind() -> None:
 
 def test_an_expression_is_resolved_after_the_answer() -> None:
     """K7: the first answer has epoch 1 and nothing; the whole name must match."""
-    world = GroupWorld(orders=2, orders2=1, other=1)
+    world = GroupWorld(orders=2, orders2=1, orders22=1, other=1)
     a = world.member("a").joins(pattern="orders.", expect={})
     assert a.epoch == 1
     world.world.advance(1)
@@ -207,6 +207,7 @@ def test_the_epoch_before_is_accepted_if_an_answer_may_have_been_lost() -> None:
     world = GroupWorld(t=2)
     a, _ = pair(world)
     a.beats(epoch=2, owned={"t": [1]}, expect="FENCED_MEMBER_EPOCH")
+    a.beats(epoch=1, owned={}, expect="FENCED_MEMBER_EPOCH")
     a.beats(epoch=2, owned={"t": [0]})
     a.beats(epoch=2, owned={})
     assert a.epoch == 3

@@ -23,6 +23,7 @@ from coterie.protocol.consumer_group_records import (
 from coterie.protocol.messages import (
     CommitPartition,
     DeleteGroup,
+    DescribeConsumerGroup,
     DescribeGroup,
     ListGroups,
     OffsetCommit,
@@ -156,12 +157,13 @@ def test_answers_wait_for_the_log_and_later_requests_see_the_change() -> None:
     b = world.member("b").joins("t", assignor="range")
     assert a.heard is None
     assert b.heard is None
+    assert b.beats(epoch=3).heard is None
     assert world.group.group_epoch == 3
     replies = world.world.replies
     world.world.end_write()
     assert [answer.member_epoch for answer in replies.values()] == [2]
     world.world.end_writes()
-    assert [answer.member_epoch for answer in replies.values()] == [2, 3]
+    assert [answer.member_epoch for answer in replies.values()] == [2, 3, 3]
     world.world.holds_writes = False
     assert _shape(world.group)[0] == 3
 
@@ -185,6 +187,17 @@ def test_a_write_that_fails_takes_back_all_that_follows_from_it() -> None:
     a.beats()
     world.world.advance(45_000)
     world.expect("Empty", 3, 2)
+
+
+def test_a_member_that_left_stays_away_when_a_later_write_fails() -> None:
+    """K27: its end is in the log."""
+    world = GroupWorld(t=2)
+    a, b = pair(world)
+    b.leaves()
+    world.world.holds_writes = True
+    a.beats(owned={"t": [0]})
+    world.world.end_write(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert set(world.group.members) == {"a"}
 
 
 def test_a_group_whose_first_write_fails_is_not_there() -> None:
@@ -270,9 +283,17 @@ def test_the_offsets_of_a_group() -> None:
     assert a.commits(2, epoch=2) == "STALE_MEMBER_EPOCH"
     assert a.commits(0, epoch=4) == "STALE_MEMBER_EPOCH"
     assert b.commits(2, epoch=2) == "STALE_MEMBER_EPOCH"
+    nobody = OffsetCommit(0, "g", "", None, -1, [CommitPartition("t", 0, 1)])
+    assert world.ask(nobody).errors == [ErrorCode.UNKNOWN_MEMBER_ID]
     old = OffsetCommit(0, "g", "a", None, 3, [CommitPartition("t", 0, 1)], knows_group_id_not_found=False)
     assert world.ask(old).errors == [ErrorCode.UNSUPPORTED_VERSION]
-    fetches = {("a", 3): "NONE", ("a", 2): "STALE_MEMBER_EPOCH", ("", 3): "UNKNOWN_MEMBER_ID", (None, -1): "NONE"}
+    fetches = {
+        ("a", 3): "NONE",
+        ("a", 2): "STALE_MEMBER_EPOCH",
+        ("a", 4): "STALE_MEMBER_EPOCH",
+        ("", 3): "UNKNOWN_MEMBER_ID",
+        (None, -1): "NONE",
+    }
     for (member_id, epoch), error in fetches.items():
         fetch = OffsetFetch(0, "g", [("t", [0])], member_id=member_id, member_epoch=epoch)
         assert world.ask(fetch).error.name == error
@@ -331,6 +352,18 @@ def test_what_is_seen_of_a_group_by_others() -> None:
     (listed,) = world.ask(ListGroups(0, types=["CONSUMER"], states=["stable"])).groups
     assert (listed.group_type, listed.protocol_type, listed.state) == ("consumer", "consumer", "Stable")
     assert not world.ask(ListGroups(0, types=["classic"])).groups
+
+
+def test_a_member_is_described_with_what_it_has_still_to_give_up() -> None:
+    """K22."""
+    world = GroupWorld(t=2)
+    a = world.member("a").joins("t", assignor="range")
+    world.member("b").joins("t", assignor="range")
+    a.beats(expect={"t": [0]})
+    described = world.ask(DescribeConsumerGroup(0, "g")).members[0]
+    topic_id = world.image.topics["t"].id
+    assert (described.member_id, described.assignment) == ("a", {topic_id: [0, 1]})
+    assert described.target == {topic_id: (0,)}
 
 
 def test_records_of_classic_members_are_read_back() -> None:

@@ -42,6 +42,17 @@ def test_what_a_static_member_had_to_give_up_is_free_when_it_goes_away() -> None
     assert world.shares() == {"a": {"t": [0]}, "b": {"t": [1]}}
 
 
+def test_the_time_to_give_up_partitions_ends_when_a_static_member_goes_away() -> None:
+    """K12, K14: it has given up what it had to, and is removed with its session only."""
+    world = GroupWorld(t=2)
+    a = world.member("a", "i").joins("t", assignor="range", timeout=1_500)
+    world.member("b").joins("t", assignor="range")
+    a.beats()
+    a.goes_away()
+    world.world.advance(2_000)
+    assert set(world.group.members) == {"a", "b"}
+
+
 def test_going_away_does_not_restart_the_session() -> None:
     """K14: nobody came back."""
     world = GroupWorld(t=1)

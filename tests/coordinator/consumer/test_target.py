@@ -20,6 +20,8 @@ def test_the_assignor_that_most_members_name_wins() -> None:
     assert vote(world.group) == "uniform"
     c.beats(assignor="range")
     assert vote(world.group) == "range"
+    world.member("d").joins("t", assignor="uniform")
+    assert vote(world.group) == "range"
 
 
 def test_range_is_contiguous_and_static_members_come_first() -> None:
@@ -31,6 +33,12 @@ def test_range_is_contiguous_and_static_members_come_first() -> None:
     assert _range(members, topics) == three
     members[2].instance_id = "i"
     assert _range(members, topics)["m2"]["t"] == [0, 1]
+    world = GroupWorld(t=2)
+    a = world.member("a").joins("t", assignor="range")
+    z = world.member("z", "i").joins("t", assignor="range")
+    a.beats().gives_up()
+    z.beats()
+    assert world.shares() == {"a": {"t": [1]}, "z": {"t": [0]}}
 
 
 def _range(members: list[Member], topics: dict[str, Topic]) -> dict[str, dict[str, list[int]]]:

@@ -54,19 +54,25 @@ def join_of_classic(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Ef
         if not request.member_id:
             return retire(group, request, now_ms)
         error = ErrorCode.UNKNOWN_MEMBER_ID
-    error = error or _join_refused(group, request)
+    if error:
+        return [Reply(request.token, JoinedGroup(error, request.member_id))]
+    error = _join_refused(group, request)
     member_id = request.member_id or _made(request.fresh_id)
     if not error and not request.member_id and request.needs_member_id and request.instance_id is None:
         return [Reply(request.token, JoinedGroup(ErrorCode.MEMBER_ID_REQUIRED, member_id))]  # and nothing is kept
     error = error or _static_refused(group, request)
-    if error:
-        return [Reply(request.token, JoinedGroup(error, request.member_id))]
-    try:
-        subscription = read_subscription(request.protocols[0].metadata)
-    except MalformedError:
-        return [Reply(request.token, JoinedGroup(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))]
+    subscription = None if error else _subscription(request)
+    if subscription is None:
+        return [Reply(request.token, JoinedGroup(error or ErrorCode.UNKNOWN_SERVER_ERROR, ""))]
     holder = None if request.instance_id is None else group.static.get(request.instance_id)
     return _accept(group, request, member_id, group.members.get(holder or member_id), subscription, now_ms)
+
+
+def _subscription(request: JoinGroup) -> Subscription | None:
+    try:
+        return read_subscription(request.protocols[0].metadata)
+    except MalformedError:
+        return None
 
 
 def _made(fresh_id: str) -> str:

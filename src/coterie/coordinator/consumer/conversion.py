@@ -96,12 +96,19 @@ def _upgraded(group: Group, new: ConsumerGroup) -> list[Record] | Refusal:
         why = f"its protocol type is {group.protocol_type}, not {CONSUMER}"
     elif len(group.members) > group.settings.group_consumer_max_size:
         why = f"it has more members than group.consumer.max.size, {group.settings.group_consumer_max_size}"
+    read: dict[str, tuple[Subscription, Assignment]] = {}
     try:
-        read = {} if why else {member.member_id: _read(group, member) for member in group.in_map_order()}
+        if why is None:
+            read = {member.member_id: _read(group, member) for member in group.in_map_order()}
     except MalformedError as error:
-        return ErrorCode.UNKNOWN_SERVER_ERROR, f"Group {group.group_id} cannot be upgraded: {error}."
+        why = str(error)
+    shares = [
+        (name, number) for _, given in read.values() for name, some in given.partitions.items() for number in some
+    ]
     if any(assignment.user_data for _, assignment in read.values()):
         why = "its assignor adds user data to assignments, which would be lost"
+    elif len(set(shares)) < len(shares):
+        why = "a partition is assigned to two members"
     if why is not None:
         return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group, and not upgraded: {why}."
     return _as_members(group, new, read)

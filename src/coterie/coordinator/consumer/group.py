@@ -502,7 +502,7 @@ class ConsumerGroup(OffsetsGroup):
         if request.generation_id == member.epoch:
             return ErrorCode.NONE
         stale = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
-        if request.generation_id > member.epoch or member.is_classic:
+        if request.generation_id > member.epoch:
             return stale
         topics = self.image.topics
         for partition in request.partitions:
