@@ -35,6 +35,31 @@ def test_a_grid_can_be_played_and_is_shown_as_it_was_written() -> None:
     assert str(story).split() == GRID.split()
 
 
+CONSUMER_GROUP = """
+    at_ms | who | says                           | hears                | group
+    0     | a   | heartbeat epoch=0              | epoch 2: 0 1 2 3 4 5 | Stable
+    1000  | b   | heartbeat epoch=0 instance=i-b | epoch 3: nothing     | Reconciling
+    1000  | a   | heartbeat                      | epoch 2: 0 1 2       | Reconciling
+    1000  | b   | heartbeat                      | epoch 3              | Reconciling
+    1010  | a   | heartbeat owned=0,1,2          | epoch 3              | Reconciling
+    1010  | b   | heartbeat                      | epoch 3: 3 4 5       | Stable
+    1010  | a   | heartbeat epoch=7              | FENCED_MEMBER_EPOCH  | Stable
+    2000  |     | (coordinator moves)            | -                    | Stable
+    2000  | b   | heartbeat epoch=-2             | epoch -2             | Reconciling
+    2000  | b   | heartbeat epoch=0              | epoch 3: 3 4 5       | Stable
+    2010  | b   | heartbeat epoch=-1             | epoch -1             | Assigning
+    2010  | c   | heartbeat epoch=4              | UNKNOWN_MEMBER_ID    | Assigning
+"""
+
+
+def test_members_of_a_consumer_group_send_one_request() -> None:
+    """K3, K8, K13, K14: they join, change over, are fenced and leave by ConsumerGroupHeartbeat."""
+    story = check_story(CONSUMER_GROUP)
+    assert str(story).split() == CONSUMER_GROUP.split()
+    with pytest.raises(AssertionError, match="epoch 2: 0 1 2 3 4 5"):
+        check_story(CONSUMER_GROUP.replace("0 1 2 3 4 5", "0 1 2 3 4  "))
+
+
 def test_a_difference_prints_the_grid_that_was_seen() -> None:
     wrong = GRID.replace("a: leads gen 1  ", "a: follows gen 1")
     with pytest.raises(AssertionError, match="a: leads gen 1") as failure:

@@ -96,8 +96,8 @@ PANELS: Sequence[tuple[str, str, Value]] = (
         "one joins",
         lambda cost: cost.notified + cost.reads + cost.messages,
     ),
-    ("one joins: partition-seconds unassigned", "one joins", lambda cost: cost.unassigned.ms / 1_000),
-    ("new strategy: partition-seconds unassigned", "a new strategy", lambda cost: cost.unassigned.ms / 1_000),
+    ("one joins: unassigned partition-s", "one joins", lambda cost: cost.unassigned.ms / 1_000),
+    ("new strategy: unassigned partition-s", "a new strategy", lambda cost: cost.unassigned.ms / 1_000),
 )
 PANEL, BETWEEN, HIGH, LEGEND = 250, 62, 180, 40
 FIRST = 50
