@@ -55,9 +55,7 @@ def vote(group: ConsumerGroup) -> str:
     """
     known = group.settings.group_consumer_assignors
     votes = Counter(
-        member.metadata.server_assignor
-        for member in group.members.values()
-        if member.metadata.server_assignor in known
+        member.metadata.server_assignor for member in group.members.values() if member.metadata.server_assignor in known
     )
     if not votes:
         return known[0]
