@@ -13,11 +13,20 @@ from coterie.protocol.messages import (
     CommitPartition,
     DescribeConsumerGroup,
     GroupRecord,
+    Heartbeat,
+    JoinGroup,
     OffsetCommit,
+    Protocol,
     TransactionMarker,
 )
 from coterie.protocol.offsets_topic import read_record
-from coterie.protocol.subscription import Assignment, write_assignment
+from coterie.protocol.subscription import (
+    Assignment,
+    Subscription,
+    read_assignment,
+    write_assignment,
+    write_subscription,
+)
 
 
 def test_a_stable_classic_group_is_upgraded_while_its_members_own_what_they_had() -> None:
@@ -244,3 +253,27 @@ def test_members_of_an_upgraded_group_expire_by_their_own_session_timeout() -> N
     assert set(world.group.members) == {a.id, "z"}
     b.beats("UNKNOWN_MEMBER_ID")
     z.beats()
+
+
+def test_a_protocol_that_is_not_used_may_have_any_bytes() -> None:
+    """K24 to K26: upgrade, sync and downgrade look at them only for the version of the assignment."""
+    world = GroupWorld(t=4)
+    subscription = write_subscription(Subscription(["t"], version=1))
+    protocols = [Protocol("odd", b""), Protocol("range", subscription)]
+    requests = [
+        JoinGroup(0, GROUP, "", None, "consumer", [protocols[order] for order in orders], 30_000, 60_000, fresh)
+        for orders, fresh in (([0, 1], "a"), ([1], "b"))
+    ]
+    for request in requests:
+        request.needs_member_id = False
+        world.ask(request)
+    world.world.advance(10_000)
+    joined = [world.world.replies[request.token] for request in requests]  # type: ignore[index]
+    assert {answer.protocol_name for answer in joined} == {"range"}
+    z = world.member("z").joins("t", assignor="range")
+    member_id = joined[0].member_id
+    assert world.ask(Heartbeat(0, GROUP, member_id, None, 1)) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = JoinGroup(0, GROUP, member_id, None, "consumer", protocols, 30_000, 60_000, "c")
+    assert world.ask(again).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    z.leaves()
+    assert read_assignment(world.classic_group.members[member_id].assignment).version == 1

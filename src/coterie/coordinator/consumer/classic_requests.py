@@ -92,7 +92,7 @@ def _join_refused(group: ConsumerGroup, request: JoinGroup) -> ErrorCode:
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     shared = [name for name, count in group.classic_protocols.items() if count == group.classic_members]
     names = [protocol.name for protocol in request.protocols]
-    if request.protocol_type != CONSUMER or not names:
+    if request.protocol_type != CONSUMER or not names or len(set(names)) < len(names):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.classic_members and set(names).isdisjoint(shared):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -38,6 +38,7 @@ from coterie.protocol.subscription import (
     Subscription,
     read_assignment,
     read_subscription,
+    subscription_version,
     write_assignment,
 )
 
@@ -275,7 +276,7 @@ def written_for(group: ConsumerGroup, partitions: Mapping[UUID, Sequence[int]], 
     """Return partitions in the bytes of an assignment, in the version of the member's subscription."""
     names = group.image.topic_names
     known = sorted((names[topic_id], sorted(numbers)) for topic_id, numbers in partitions.items() if topic_id in names)
-    return write_assignment(Assignment(dict(known), version=read_subscription(subscription).version))
+    return write_assignment(Assignment(dict(known), version=subscription_version(subscription)))
 
 
 def _successor(group: ConsumerGroup) -> Group:
