@@ -277,3 +277,15 @@ def test_a_protocol_that_is_not_used_may_have_any_bytes() -> None:
     assert world.ask(again).error is ErrorCode.UNKNOWN_SERVER_ERROR
     z.leaves()
     assert read_assignment(world.classic_group.members[member_id].assignment).version == 1
+
+
+def test_a_newcomer_that_does_not_know_the_last_protocol_is_upgraded_with_the_others() -> None:
+    """K24: it has joined for the next rebalance, by its own subscription."""
+    world = GroupWorld(t=4)
+    a = world.classic("a").joins(id="", protocols=("range", "sticky"), expect=None)
+    world.world.advance(3_000)
+    a.hears().syncs(give={a: {"t": [0, 1, 2, 3]}})
+    b = world.classic("b").joins(id="", protocols=("sticky",), expect=None)
+    world.member("z").joins("t", assignor="range")
+    b.hears("REBALANCE_IN_PROGRESS")
+    assert len(world.group.members) == 3

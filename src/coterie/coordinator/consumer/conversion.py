@@ -109,7 +109,7 @@ def _upgraded(group: Group, new: ConsumerGroup) -> list[Record] | Refusal:
 
 def _read(group: Group, member: ClassicGroupMember) -> tuple[Subscription, Assignment]:
     """Return subscription and assignment; a member of a group that has none yet is assigned nothing."""
-    metadata = member.metadata(group.protocol_name) if group.protocol_name is not None else member.protocols[0].metadata
+    metadata = member.metadata(group.protocol_name) or member.protocols[0].metadata
     assignment = read_assignment(member.assignment) if member.assignment else Assignment({})
     return read_subscription(metadata), assignment
 
@@ -229,14 +229,12 @@ def may_downgrade(group: ConsumerGroup) -> bool:
     )
 
 
-def downgrade(
-    change: Change, generation_id: int, cause: Cause | None, member_id: str, request: Any, answer: Any
-) -> Effects:
+def downgrade(change: Change, cause: Cause | None, member_id: str, request: Any, answer: Any) -> Effects:
     """Make a group of classic members a classic group, assigned as the target says. `cause`: of its rebalance."""
     group = change.group
     successor = _successor(group)
     successor.protocol_type = CONSUMER
-    successor.generation_id = generation_id
+    successor.generation_id = group.group_epoch
     for member in group.members.values():
         metadata = member.metadata
         assert metadata.classic_session_timeout_ms is not None
