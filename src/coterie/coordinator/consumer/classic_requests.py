@@ -15,7 +15,13 @@ from coterie.coordinator.classic.join_group import join_precheck
 from coterie.coordinator.classic.member_bytes import OVERHEAD, bytes_of_protocols
 from coterie.coordinator.classic.sync_group import sync_precheck
 from coterie.coordinator.consumer.change import Change
-from coterie.coordinator.consumer.conversion import classic_protocols, downgrade, may_downgrade, retire, written_for
+from coterie.coordinator.consumer.conversion import (
+    classic_protocols,
+    downgrade,
+    downgrade_empty,
+    may_downgrade,
+    written_for,
+)
 from coterie.coordinator.consumer.group import NEVER, ConsumerGroup, ConsumerGroupMember, RejoinDue, SyncDue
 from coterie.coordinator.consumer.heartbeat import NEW, too_large
 from coterie.coordinator.consumer.leave import remove
@@ -52,7 +58,7 @@ def join_of_classic(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Ef
     error = join_precheck(request, group.settings)
     if not error and not group.members:
         if not request.member_id:
-            return retire(group, request, now_ms)
+            return downgrade_empty(group, request, now_ms)
         error = ErrorCode.UNKNOWN_MEMBER_ID
     if error:
         return [Reply(request.token, JoinedGroup(error, request.member_id))]
