@@ -227,11 +227,42 @@ def emptied() -> GroupWorld:
     return world
 
 
+def restart_and_newcomer() -> GroupWorld:
+    """A static member restarts, and then another one joins."""
+    world = static_restart()
+    world.member("b").joins("t")
+    return world
+
+
+def timeout_changed() -> GroupWorld:
+    """Member b has another rebalance timeout: its metadata is written again, and nothing else."""
+    world = GroupWorld(t=2)
+    _, b = pair(world)
+    b.beats(rebalance_timeout_ms=30_000)
+    return world
+
+
+def assignment_interval() -> GroupWorld:
+    """Members b and c join within a second: the target for both is computed at the next heartbeat after it."""
+    world = GroupWorld({"group_consumer_assignment_interval_ms": 1_000}, t=3)
+    a = world.member("a").joins("t", assignor="range")
+    world.world.advance(100)
+    b = world.member("b").joins("t", assignor="range", expect={})
+    world.world.advance(100)
+    c = world.member("c").joins("t", assignor="range", expect={})
+    world.world.advance(1_000)
+    a.beats(expect={"t": [0]}).gives_up()
+    b.beats(expect={"t": [1]})
+    c.beats(expect={"t": [2]})
+    return world
+
+
 STORIES: Mapping[str, Callable[[], GroupWorld]] = {
     story.__name__: story
     for story in (
         *(newcomer, slow_revocation, leave, crash, partitions_added, regex),
         *(static_restart, subscription_changed, superseded, emptied),
+        *(restart_and_newcomer, timeout_changed, assignment_interval),
     )
 }
 SEEN_AS: Mapping[Cause, DerivedCause] = {
@@ -288,6 +319,14 @@ def test_an_epoch_that_is_overtaken_is_superseded_and_its_moves_go_on() -> None:
         "c",
         6,
     )
+
+
+def test_an_epoch_whose_target_was_never_computed_is_superseded_and_nobody_has_reached_it() -> None:
+    """K2: the assignor runs at most once in the interval; a newcomer is at the old epoch until then, with nothing."""
+    _, second, third = rebalances(assignment_interval())
+    assert (second.outcome, second.joined_ms, second.joined_after_ms) == (RebalanceOutcome.SUPERSEDED, None, {})
+    assert (third.join_ms, third.sync_ms, third.revoked_after_ms) == (1_000, 0, {"a": 1_000})
+    assert {move.partition: move.new_owner for move in third.moves} == {("t", 1): "b", ("t", 2): "c"}
 
 
 def test_an_empty_group_owes_nothing() -> None:

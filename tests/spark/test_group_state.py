@@ -305,6 +305,19 @@ def test_what_kafka_wrote_of_consumer_groups_is_as_the_ledger_derives_it() -> No
         assert {name: row[name] for name in expected} == expected
 
 
+def test_a_static_member_that_restarted_is_told_apart_from_a_newcomer() -> None:
+    """K14: its restart was no rebalance, but the next one finds its new id."""
+    log = [
+        LogRecord(0, at, one.at_ms, one.key, one.value)
+        for at, one in enumerate(STORIES["restart_and_newcomer"]().world.log)
+    ]
+    state = Reading(log).groups["g"]
+    assert state.state()["state"] == "Reconciling"
+    closing = Reading([*log, log[1]._replace(value=None)]).rebalances[-1]  # the group is deleted
+    assert (closing["came"], closing["left"]) == (["b", "a2"], ["a"])
+    assert closing["cause"] == "1 member joined, 1 static member rejoined"
+
+
 def test_a_settled_epoch_has_every_member_at_its_target() -> None:
     """K22: types 6, 7 and 8 of what Apache Kafka 4.3.1 wrote agree with each other."""
     found = [row for row in Reading(LIVED, names=NAMES).generations if row["protocol"] == "consumer"]
