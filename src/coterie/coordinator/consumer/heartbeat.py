@@ -7,7 +7,7 @@ from dataclasses import replace
 from coterie.coordinator.classic.effects import Arm, Effects, Reply
 from coterie.coordinator.classic.member_bytes import OVERHEAD
 from coterie.coordinator.classic.states import DEAD, enter
-from coterie.coordinator.consumer.change import Change, partitions_of
+from coterie.coordinator.consumer.change import Change, has_same_partitions, partitions_of
 from coterie.coordinator.consumer.group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -227,7 +227,7 @@ def _accept(
     effects += reconcile(change, member, request.owned, subscription_changed=names_changed or regex_changed)
     effects += group.expect(member_id, now_ms)
     answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, member_id, member.epoch, group.heartbeat_interval_ms)
-    if _is_full(request) or partitions_of(member.assigned) != partitions_of(before or {}):
+    if _is_full(request) or not has_same_partitions(member.assigned, before or {}):
         answer.assignment = partitions_of(member.assigned)
     return effects + change.write(request.token, answer, request)
 
