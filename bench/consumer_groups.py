@@ -259,7 +259,7 @@ PROTOCOLS: Mapping[str, Mapping[str, Any]] = {"classic": CLASSIC, "consumer": {"
 def grown_once(broker: Broker, protocol: str, number: int) -> tuple[float, float]:
     """Return seconds until ten members own 900 partitions more, and the broker's CPU until then, in milliseconds."""
     name = f"grown-{protocol}-{number}"
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": name, "enable.auto.commit": False}
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": name, "enable.auto.commit": False, "log_level": 3}
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topics([NewTopic(name, 100)])
         consumers = [Consumer({**settings, **PROTOCOLS[protocol]}) for _ in range(10)]

@@ -335,9 +335,7 @@ def _write_current(writer: Writer, value: CurrentAssignment) -> None:
     writer.int32(value.member_epoch)
     writer.int32(value.previous_member_epoch)
     writer.int8(value.state)
-    _write_partitions(writer, value.assigned)
-    _write_partitions(writer, value.pending_revocation)
-    writer.tagged_fields({})
+    writer.raw(_partitions(value.assigned) + _partitions(value.pending_revocation) + _NO_TAGS)
 
 
 def _write_regex(writer: Writer, value: ResolvedPattern) -> None:
@@ -347,15 +345,20 @@ def _write_regex(writer: Writer, value: ResolvedPattern) -> None:
     writer.tagged_fields({})
 
 
-def _write_partitions(writer: Writer, topics: Sequence[TopicPartitions]) -> None:
-    writer.compact_array_length(len(topics))
+def _partitions(topics: Sequence[TopicPartitions]) -> bytes:
+    parts = [uvarint(len(topics) + 1)]
     for topic in topics:
-        writer.uuid(topic.topic_id)
-        writer.raw(_int32_array(topic.partitions))
-        writer.tagged_fields({_EPOCHS_TAG: _int32_array(topic.epochs)} if topic.epochs else {})
+        parts += topic.topic_id.bytes, _int32_array(topic.partitions)
+        if topic.epochs:
+            epochs = _int32_array(topic.epochs)
+            parts += _ONE_TAG, uvarint(len(epochs)), epochs
+        else:
+            parts.append(_NO_TAGS)
+    return b"".join(parts)
 
 
 _NO_TAGS = uvarint(0)
+_ONE_TAG = uvarint(1) + uvarint(_EPOCHS_TAG)
 
 
 def _int32_array(values: Sequence[int]) -> bytes:

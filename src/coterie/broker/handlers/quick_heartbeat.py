@@ -45,6 +45,7 @@ class QuickHeartbeat:
         "_connection",
         "_ends",
         "_interval_ms",
+        "_is_read",
         "_meant",
         "_said",
         "_steady",
@@ -59,7 +60,7 @@ class QuickHeartbeat:
         self._said = b""
         self._meant: Heartbeat | None = None
         # the same for consumer groups, and the last answer: its interval, its bytes around the correlation id
-        self._steady_said, self._version = b"", -1
+        self._steady_said, self._version, self._is_read = b"", -1, False
         self._steady: ConsumerGroupHeartbeat | None = None
         self._interval_ms: int | None = None
         self._ends = (b"", b"")
@@ -87,8 +88,11 @@ class QuickHeartbeat:
         try:
             said = frame[_SAID]
             if said != self._steady_said or frame[_VERSION_AT] != self._version:
-                self._steady, self._interval_ms = self._read_steady(frame), None
                 self._steady_said, self._version = said, frame[_VERSION_AT]
+                self._steady, self._interval_ms, self._is_read = None, None, False
+                return None  # it may be news; what is said again is read here
+            if not self._is_read:
+                self._steady, self._is_read = self._read_steady(frame), True
             steady = self._steady
             if steady is None or (self._authorizer is not None and not self._may(steady.group_id)):
                 return None

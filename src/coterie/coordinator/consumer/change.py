@@ -255,6 +255,13 @@ def partitions_of(assigned: Assigned) -> dict[UUID, list[int]]:
     return {topic_id: sorted(partitions) for topic_id, partitions in sorted(assigned.items()) if partitions}
 
 
+def has_same_partitions(first: Assigned, second: Assigned) -> bool:
+    """Return whether partitions are the same, whatever their epochs are. No topic is without partitions."""
+    if first is second:
+        return True
+    return first.keys() == second.keys() and all(first[each].keys() == second[each].keys() for each in first)
+
+
 def united(first: Assigned, second: Assigned) -> dict[UUID, Mapping[int, int]]:
     return {
         topic_id: {**first.get(topic_id, {}), **second.get(topic_id, {})}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from coterie.coordinator.classic.effects import Arm, Effects, Reply
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
-from coterie.coordinator.consumer.change import Change, partitions_of
+from coterie.coordinator.consumer.change import Change, has_same_partitions, partitions_of
 from coterie.coordinator.consumer.conversion import Refusal, take_over, upgrade_refusal
 from coterie.coordinator.consumer.group import (
     JOIN_EPOCH,
@@ -243,7 +243,7 @@ def _accept(
         session = group.session(member_id)
         session.join_by_ms = session.sync_by_ms = NEVER
     answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, member_id, member.epoch, group.heartbeat_interval_ms)
-    if _is_full(request) or partitions_of(member.assigned) != partitions_of(before or {}):
+    if _is_full(request) or not has_same_partitions(member.assigned, before or {}):
         answer.assignment = partitions_of(member.assigned)
     return effects + change.write(request.token, answer, request)
 

@@ -77,6 +77,10 @@ def _next(group: ConsumerGroup, member: ConsumerGroupMember, owned: Owned | None
         for topic_id, numbers in group.targets.get(member.member_id, {}).items()
         if topic_id in subscribed
     }
+    if len(target) == len(member.assigned) and all(
+        member.assigned.get(each, _NONE).keys() == target[each] for each in target
+    ):
+        return group.assignment_epoch, member.epoch, MemberState.STABLE, member.assigned, {}  # as of nearly all members
     kept: dict[UUID, Mapping[int, int]] = {}
     revoked: dict[UUID, Mapping[int, int]] = {}
     taken: dict[UUID, Mapping[int, int]] = {}
