@@ -184,8 +184,11 @@ def take_over(change: Change) -> Effects:
 
 
 def put_back(upgrade: Upgrade, now_ms: int) -> Effects:
-    """Let a classic group go on: its upgrade could not be written."""
+    """Let a classic group go on: its upgrade could not be written. If it was not written either, it is gone."""
     group = upgrade.classic
+    if not (group.is_in_log or group.unwritten_commits):
+        group.let_go()
+        return []
     resume(group, upgrade.state, group.wall.at(now_ms))
     effects: Effects = []
     for member in group.in_map_order():
@@ -222,7 +225,7 @@ def retire(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Effects:
     successor = _successor(group)
     resume(successor, EMPTY, group.wall.at(now_ms))
     retired = Retired(group_id=group.group_id, token=request.token, request=request, successor=successor)
-    return [Persist(group.tombstones(), retired)]
+    return [Persist([*group.tombstones(), successor.record({})], retired)]
 
 
 def may_downgrade(group: ConsumerGroup) -> bool:

@@ -474,7 +474,6 @@ class Shard:
         if upgrade is not None and not group.unwritten:
             group.upgrade = None
             group.died(now_ms)
-            self.groups[group.group_id] = upgrade.classic
             self._follow(upgrade.classic, put_back(upgrade, now_ms), out, now_ms)
         for item in doomed:
             item.then.error = then.error
