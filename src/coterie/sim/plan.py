@@ -354,16 +354,17 @@ def consumer_group_upgrade(scene: Scene) -> None:
     for slot in slots:
         scene.come(slot, FIRST_MS + rng.randint(0, 5_000), group_protocol=first, instance_id=instances.get(slot))
     at_ms = rng.randint(30_000, 120_000)
-    for protocol in ("consumer", "classic", rng.choice(("classic", "consumer"))):
+    both = ("classic", "consumer")
+    for protocols in (("consumer",), ("classic",), both):
         for slot in slots:
             scene.leave(slot, at_ms)
             at_ms += rng.randint(200, 6_000)
-            scene.come(slot, at_ms, group_protocol=protocol, instance_id=instances.get(slot))
+            scene.come(slot, at_ms, group_protocol=rng.choice(protocols), instance_id=instances.get(slot))
             at_ms += rng.choice((50, 2_000, 15_000))
         at_ms += rng.choice((1_000, 60_000))
     for _ in range(scene.members):
         at_ms, slot = scene.time(), f"x{len(scene.steps)}"
-        scene.come(slot, at_ms, group_protocol=rng.choice(("classic", "consumer")))
+        scene.come(slot, at_ms, group_protocol=rng.choice(both))
         scene.leave(slot, at_ms + rng.choice((300, 5_000, 30_000)))
 
 

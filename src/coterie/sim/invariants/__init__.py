@@ -26,6 +26,7 @@ from coterie.sim.invariants.consumer_groups import (
     OneHolder,
 )
 from coterie.sim.invariants.memberships import (
+    AssignmentsAreTheStoredOnes,
     CooperativeMembersKeepReading,
     FencedStaysFenced,
     ListenersAreToldInTurn,
@@ -38,6 +39,7 @@ __all__ = ["INVARIANTS"]
 
 INVARIANTS = (
     OneOwner,
+    AssignmentsAreTheStoredOnes,
     AcknowledgedIsKept,
     OnlyDurableIsRead,
     CommitsAreKept,

@@ -8,9 +8,11 @@ from typing import Any
 from coterie.client.member import effects
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupCreated, GroupLoaded, JoinPhaseCompleted, MemberReplaced
 from coterie.protocol.apis import consumer_group_heartbeat, heartbeat, join_group, offset_commit, sync_group
+from coterie.protocol.subscription import read_assignment
 from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.machine import Machine
@@ -56,6 +58,31 @@ class OneOwner(Observer):
             known = self._owners.get(fact.group_id, {})  # a group that was Empty counts again in the other protocol
             for later in [generation for generation in known if generation >= fact.generation_id]:
                 del known[later]
+
+
+class AssignmentsAreTheStoredOnes(Observer):
+    """The members of a Stable classic group have the assignments that are stored for their generation (rule 11)."""
+
+    name = "assignments are the stored ones"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.count = 0
+
+    def sample(self) -> None:
+        for consumer in self.world.consumers.values():
+            member = consumer.member
+            group = self.world.group(consumer.group_id)
+            if group is None or group.state is not State.STABLE or member.state is not MemberState.STABLE:
+                continue
+            known = group.members.get(member.member_id)
+            if known is None or group.generation_id != member.generation_id:
+                continue
+            self.count += 1
+            partitions = read_assignment(known.assignment).partitions if known.assignment else {}
+            stored = {TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers}
+            if stored != member.given:
+                self.fails(f"{consumer.name} was given {sorted(member.given)}, and {sorted(stored)} is stored for it")
 
 
 class CooperativeMembersKeepReading(Observer):
