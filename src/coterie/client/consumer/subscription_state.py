@@ -170,7 +170,7 @@ class PartitionState:
         self.done = OffsetAndMetadata(offset, leader_epoch=leader_epoch)
 
     def request_offset_reset(self, reset: Reset) -> None:
-        """Reset the position: before the next fetch, ListOffsets finds the offset that `reset` stands for."""
+        """Reset the position: before the next fetch, ListOffsets looks up the offset that `reset` names."""
         self.need, self.reset = Need.RESET, reset
 
     @property

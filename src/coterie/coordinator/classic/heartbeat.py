@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply, SessionDue
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
-from coterie.coordinator.classic.join_phase import complete, start_rebalance
+from coterie.coordinator.classic.join_phase import complete_join_phase, start_rebalance
 from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT, ON_REMOVAL, PREPARING_REBALANCE, Do
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, Emit, MemberExpired, MemberIdExpired
@@ -89,5 +89,5 @@ def _expire(group: Group, member: ClassicGroupMember, now_ms: int) -> Effects:
 def _complete_if_all_joined(group: Group, now_ms: int) -> Effects:
     """Unlike a leave, an expiry ends even the initial delay if nobody else is waited for (rule 10)."""
     if group.state is PREPARING_REBALANCE and group.all_members_joined():
-        return complete(group, now_ms)
+        return complete_join_phase(group, now_ms)
     return []

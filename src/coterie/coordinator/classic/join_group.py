@@ -17,7 +17,7 @@ from coterie.coordinator.classic.effects import (
     error_for_client,
 )
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
-from coterie.coordinator.classic.join_phase import recheck, start_rebalance
+from coterie.coordinator.classic.join_phase import maybe_complete_join_phase, start_rebalance
 from coterie.coordinator.classic.member_bytes import why_too_large
 from coterie.coordinator.classic.states import (
     DEAD,
@@ -189,7 +189,7 @@ def _add(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effec
     )
     if ON_JOIN_NEW[group.state] is Do.START_REBALANCE:
         return effects + start_rebalance(group, now_ms, Cause.NEW_MEMBER, member_id, request.reason)
-    return effects + recheck(group, now_ms)
+    return effects + maybe_complete_join_phase(group, now_ms)
 
 
 # --- a member that is here --------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     effects: Effects = [_tell_rejoined(group, member, now_ms)]
     if what is Do.START_REBALANCE:
         return effects + start_rebalance(group, now_ms, cause, member.member_id, request.reason)
-    return effects + recheck(group, now_ms)
+    return effects + maybe_complete_join_phase(group, now_ms)
 
 
 def _same_protocols(member: ClassicGroupMember, request: JoinGroup) -> bool:
@@ -257,7 +257,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
 
     what = ON_JOIN_STATIC_RETURN[group.state]
     if what is Do.PARK:
-        return [*effects, _tell_rejoined(group, new, now_ms), *recheck(group, now_ms)]
+        return [*effects, _tell_rejoined(group, new, now_ms), *maybe_complete_join_phase(group, now_ms)]
     if what is Do.REPLACE and group.vote() == group.protocol_name:
         written = StaticMemberWritten(
             group_id=group.group_id,

@@ -1,7 +1,7 @@
 """The join phase: how a rebalance starts, what it waits for, how it ends (rules 4-8, 13).
 
 A rebalance starts by `start_rebalance`, always with a cause. It ends when all members' joins are parked and no id is
-pending, or at the deadline; `recheck` is called whenever that may have become true.
+pending, or at the deadline; `maybe_complete_join_phase` is called whenever that may have become true.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SHORTEST_STUCK_WAIT_MS = 1_000
 
 
 def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = "", reason: str | None = None) -> Effects:
+    """Begin a join phase (Kafka's prepareRebalance). Syncs that wait are refused; every member has to join again."""
     effects: Effects = []
     if group.state is COMPLETING_REBALANCE:  # rule 13: who waits for an assignment has to join again
         for member in group.members.values():
@@ -48,14 +49,14 @@ def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = ""
         rest_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
         return [*effects, _wait(group, now_ms, delay_ms, rest_ms)]
     if group.all_members_joined():
-        return effects + complete(group, now_ms)
+        return effects + complete_join_phase(group, now_ms)
     return [*effects, wait_for_joins(group, now_ms)]
 
 
-def recheck(group: Group, now_ms: int) -> Effects:
+def maybe_complete_join_phase(group: Group, now_ms: int) -> Effects:
     """Complete the phase if nobody else has to join; the initial delay is not cut short (rule 5)."""
     if group.state is PREPARING_REBALANCE and not group.in_initial_delay and group.all_members_joined():
-        return complete(group, now_ms)
+        return complete_join_phase(group, now_ms)
     return []
 
 
@@ -67,11 +68,11 @@ def join_phase_due(group: Group, event: JoinPhaseDue, now_ms: int) -> Effects:
         group.newcomers = False
         delay_ms = min(group.settings.group_initial_rebalance_delay_ms, event.rest_ms)
         return [_wait(group, now_ms, delay_ms, max(event.rest_ms - event.waited_ms, 0))]
-    return complete(group, now_ms)
+    return complete_join_phase(group, now_ms)
 
 
-def complete(group: Group, now_ms: int) -> Effects:
-    """Rule 6: who did not come is dropped, static members excepted; the rest is the next generation."""
+def complete_join_phase(group: Group, now_ms: int) -> Effects:
+    """Drop members that did not join, except static ones; the rest is the next generation (rule 6)."""
     late = [m for m in group.in_map_order() if m.parked_join is None and m.instance_id is None]
     effects = group.remove(late)
     effects += [Emit(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Effects, EmptyWritten, Persist, Reply
 from coterie.coordinator.classic.group import Group
-from coterie.coordinator.classic.join_phase import recheck, start_rebalance
+from coterie.coordinator.classic.join_phase import maybe_complete_join_phase, start_rebalance
 from coterie.coordinator.classic.states import ON_REMOVAL, Do
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, Emit, MemberLeft
@@ -36,7 +36,7 @@ def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
         if what is Do.START_REBALANCE:
             effects += start_rebalance(group, now_ms, *gone[0])
         elif what is Do.RECHECK:
-            effects += recheck(group, now_ms)
+            effects += maybe_complete_join_phase(group, now_ms)
     answer = LeftGroup(ErrorCode.NONE, answers)
     for effect in effects:
         if isinstance(effect, Persist) and isinstance(effect.then, EmptyWritten):

@@ -1,4 +1,4 @@
-"""Reconcile a member with its target on its heartbeat (section 3 and the table in `states.py`)."""
+"""Reconcile a member with its target on its heartbeat, as Kafka's CurrentAssignmentBuilder (section 3, `states.py`)."""
 
 from __future__ import annotations
 

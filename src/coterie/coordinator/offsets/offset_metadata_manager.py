@@ -239,7 +239,7 @@ def tombstones_written(group: OffsetsGroup, event: TombstonesWritten, now_ms: in
 
 
 def expiry_due(group: OffsetsGroup, _event: ExpiryDue, now_ms: int) -> Effects:
-    """Delete the offsets that expired, or the group if it is Empty and nothing else is left of it."""
+    """Delete expired offsets (cleanupExpiredOffsets), or the group if it is Empty and nothing else is left of it."""
     if group.unwritten_commits:
         return []  # a commit is on its way to the log; the next check will know its outcome
     expired = _expired(group, group.wall.surely(now_ms))
