@@ -52,7 +52,7 @@ class Rebalance:
     old_generation_id: int
     """The generation, or group epoch, before it."""
     waits_for: list[str]
-    """The members that had to rejoin, or to reach the next epoch, when it began."""
+    """The members that had to rejoin, or to reach the next epoch, when it began; if it superseded one: []."""
     generation_id: int | None = None
     protocol_name: str = ""
     """The assignor."""
