@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -16,8 +17,17 @@ from coterie.facts import CONSUMER, Cause, Fact, GroupLoaded
 from coterie.ledger import Bookmark, Move, Rebalance, RebalanceOutcome, fold, intervals_of, read_fact, write_fact
 from coterie.ledger.derived import DerivedCause, derived_facts
 from coterie.protocol.consumer_group_records import (
+    CURRENT,
+    EPOCH,
+    MEMBER,
+    TARGET_EPOCH,
+    ClassicProtocol,
     ConsumerGroupEpoch,
     ConsumerGroupRecord,
+    CurrentAssignment,
+    MemberMetadata,
+    TargetEpoch,
+    TopicPartitions,
     read_consumer_group_record,
 )
 
@@ -371,6 +381,29 @@ def test_a_log_that_begins_in_the_middle_has_no_rebalance_that_it_does_not_show(
     epochs = [at for at, (_, one) in enumerate(records) if isinstance(one.value, ConsumerGroupEpoch)]
     facts = list(derived_facts(records[epochs[1] :]))
     assert isinstance(facts[0], GroupLoaded) and fold(facts) == []
+
+
+def converted() -> list[tuple[int, ConsumerGroupRecord]]:
+    """Return what a conversion writes of a classic group in generation 1, and then of a consumer member that joins."""
+    classic = MemberMetadata(None, None, "c", "/h", ("t",), "", 60_000, None, 45_000, (ClassicProtocol("range", b""),))
+    owns = [TopicPartitions(UUID(int=1), [0, 1], [1, 1])]
+    records = [
+        ConsumerGroupRecord(MEMBER, "g", "a", classic),
+        ConsumerGroupRecord(EPOCH, "g", "", ConsumerGroupEpoch(1)),
+        ConsumerGroupRecord(TARGET_EPOCH, "g", "", TargetEpoch(1)),
+        ConsumerGroupRecord(CURRENT, "g", "a", CurrentAssignment(1, 1, 0, owns, [])),
+        ConsumerGroupRecord(MEMBER, "g", "b", replace(classic, classic_session_timeout_ms=None, classic_protocols=())),
+        ConsumerGroupRecord(EPOCH, "g", "", ConsumerGroupEpoch(2)),
+    ]
+    return [(number * 10, record) for number, record in enumerate(records)]
+
+
+def test_a_classic_group_that_was_converted_has_not_rebalanced_by_that() -> None:
+    """K24: its members keep what they had; the rebalance is that of the consumer member that joins."""
+    (only,) = fold(derived_facts(converted(), {UUID(int=1): "t"}))
+    assert (only.cause, only.culprit, only.old_generation_id, only.began_ms) == (Cause.NEW_MEMBER, "b", 1, 50)
+    assert only.outcome is RebalanceOutcome.RUNNING
+    assert owners(list(derived_facts(converted(), {UUID(int=1): "t"}))) == {("t", 0): "a", ("t", 1): "a"}
 
 
 def test_a_group_that_was_deleted_and_created_again_begins_anew() -> None:

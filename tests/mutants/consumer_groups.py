@@ -161,10 +161,6 @@ CONSUMER_GROUPS = [
            "records = [*change.records, *group.tombstones(change.records)]", workload="consumer-group-upgrade"),
     Mutant(SIM, "a downgraded group has no sessions", _OF + "conversion.py", "        effects += group.expect_by(member, now_ms + member.session_timeout_ms)\n    if written", "        pass\n    if written",
            workload="consumer-group-upgrade"),
-    Mutant(SIM, "a classic member never hears that partitions are free", _OF + "states.py",
-           "    ClassicSituation.CAN_TAKE_ALL: ErrorCode.REBALANCE_IN_PROGRESS,", "    ClassicSituation.CAN_TAKE_ALL: ErrorCode.NONE,", workload="consumer-group-upgrade"),
-    Mutant(SIM, "a member takes partitions before its report is answered", _BY + "reconciliation.py",
-           "        return member.is_target_confirmed or bool(", "        return True or bool(", workload="consumer-group"),
     Mutant(SIM, "a member reports what it has not given up", _BY + "reconciliation.py",
            "    if revoked:\n        return call_listener", "    if False:\n        return call_listener", workload="consumer-group"),
 ]  # fmt: skip

@@ -21,14 +21,21 @@ from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
 from coterie.ledger import Rebalance, RebalanceOutcome, fold, write_fact
 from coterie.ledger.derived import derived_facts
-from coterie.protocol.consumer_group_records import CurrentAssignment, read_consumer_group_record, topic_id_text
+from coterie.protocol.consumer_group_records import (
+    EPOCH,
+    ConsumerGroupRecord,
+    CurrentAssignment,
+    read_consumer_group_record,
+    topic_id_text,
+    write_consumer_group_record,
+)
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 from coterie.spark.pipeline.decoding import decode_record
 from coterie.spark.pipeline.group_state import GroupState, observed_rebalance
 from coterie.spark.pipeline.partition_owners import LogPosition
-from ledger.test_consumer_groups import STORIES
+from ledger.test_consumer_groups import STORIES, converted
 from protocol.recorded import lines
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED, NAMES
@@ -303,6 +310,20 @@ def test_what_kafka_wrote_of_consumer_groups_is_as_the_ledger_derives_it() -> No
         row = by_key[one.group_id, one.generation_id]
         expected = as_row(one)
         assert {name: row[name] for name in expected} == expected
+
+
+def test_a_classic_group_that_was_converted_shows_the_type_of_its_members_and_no_rebalance() -> None:
+    """K24: the first rebalance is that of the consumer member that joins."""
+    log = [LogRecord(0, at, ms, *write_consumer_group_record(record)) for at, (ms, record) in enumerate(converted())]
+    gone = LogRecord(0, 9, 99, *write_consumer_group_record(ConsumerGroupRecord(EPOCH, "g", "", None)))
+    reading = Reading([*log, gone])
+    (only,) = reading.rebalances
+    assert (only["from_generation"], only["came"], only["outcome"]) == (1, ["b"], "superseded by the next rebalance")
+    members = reading.generations[0]["members"]
+    assert [(one["type"], one["session_timeout_ms"], one["epoch"]) for one in members] == [
+        ("classic", 45_000, 1),
+        ("consumer", None, None),
+    ]
 
 
 def test_a_static_member_that_restarted_is_told_apart_from_a_newcomer() -> None:

@@ -434,7 +434,8 @@ class _ConsumerGroup:
             return
         before, self._epoch = self._epoch, epoch
         changes, self._next = self._next, EpochChanges()
-        if before is None and epoch not in FIRST_EPOCHS:
+        was_classic = any(one.metadata.classic_session_timeout_ms is not None for one in self._members.values())
+        if before is None and (epoch not in FIRST_EPOCHS or was_classic):  # a classic group was converted (K24)
             state = "Stable" if self._members else "Empty"
             yield facts.GroupLoaded(at_ms, self._group_id, state, epoch, [*self._members], 0, self._assignments())
             return

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from coterie.client.member import effects
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
-from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
-from coterie.facts import Fact, GroupCreated, GroupLoaded, JoinPhaseCompleted, MemberReplaced
+from coterie.facts import AssignmentStored, Fact, GroupCreated, GroupLoaded, JoinPhaseCompleted, MemberReplaced
 from coterie.protocol.apis import consumer_group_heartbeat, heartbeat, join_group, offset_commit, sync_group
-from coterie.protocol.subscription import read_assignment
 from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.machine import Machine
@@ -61,28 +59,28 @@ class OneOwner(Observer):
 
 
 class AssignmentsAreTheStoredOnes(Observer):
-    """The members of a Stable classic group have the assignments that are stored for their generation (rule 11)."""
+    """A member of a classic group is given what is stored for it in its generation, and nothing else (rule 11)."""
 
     name = "assignments are the stored ones"
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
+        self._stored: dict[tuple[str, int], Mapping[str, bytes]] = {}
         self.count = 0
 
-    def sample(self) -> None:
-        for consumer in self.world.consumers.values():
-            member = consumer.member
-            group = self.world.group(consumer.group_id)
-            if group is None or group.state is not State.STABLE or member.state is not MemberState.STABLE:
-                continue
-            known = group.members.get(member.member_id)
-            if known is None or group.generation_id != member.generation_id:
-                continue
+    def on_fact(self, _machine: Machine, fact: Fact) -> None:
+        if isinstance(fact, (AssignmentStored, GroupLoaded)):
+            self._stored[fact.group_id, fact.generation_id] = dict(fact.assignments)
+
+    def answered(self, client: Client, asked: Asked, answer: Any) -> None:
+        request = asked.request
+        if asked.module is not sync_group or answer.error or request.group_id in self.world.consumer_protocol_groups:
+            return
+        stored = self._stored.get((request.group_id, request.generation_id), {})
+        if request.member_id in stored:
             self.count += 1
-            partitions = read_assignment(known.assignment).partitions if known.assignment else {}
-            stored = {TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers}
-            if stored != member.given:
-                self.fails(f"{consumer.name} was given {sorted(member.given)}, and {sorted(stored)} is stored for it")
+            if stored[request.member_id] != answer.assignment:
+                self.fails(f"{client.name} was given what is not stored for generation {request.generation_id}")
 
 
 class CooperativeMembersKeepReading(Observer):

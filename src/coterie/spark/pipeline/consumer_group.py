@@ -153,7 +153,8 @@ class ConsumerGroupState:
         before, self.epoch = self.epoch, epoch
         changes, self._next = self._next, EpochChanges()
         self._behind = {member_id for member_id, member in self._members.items() if self._is_behind(member)}
-        if before is None and epoch not in FIRST_EPOCHS:
+        was_classic = any(one.about.get("type") == CLASSIC for one in self._members.values())
+        if before is None and (epoch not in FIRST_EPOCHS or was_classic):  # a classic group was converted (K24)
             return  # the first that is known of it: there is nothing to compare with
         old = epoch - 1 if before is None else before
         self._rebalance = _Epoch(old, at.log_ms, changes.why(epoch - old - 1), *changes.ids())
