@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from conformance.compare import TABLE
+from conformance.consumer_groups.mixed_cases import settings_of
 from conformance.consumer_groups.our_side import OurBroker
 from conformance.consumer_groups.playing import Playing
 from conformance.consumer_groups.recording import Answers
@@ -29,9 +30,11 @@ class Found(NamedTuple):
 
 def compare(answers: Answers) -> Iterator[tuple[Found, dict[str, str] | None]]:
     """Return the first difference of each case, with the row that explains it. What follows from it is not compared."""
+    last: Mapping[str, str] | None = None
     for number, (case, steps) in enumerate(answers.items()):
-        if number % _CASES_OF_A_BROKER == 0:
-            broker = OurBroker()
+        more = settings_of(case)
+        if number % _CASES_OF_A_BROKER == 0 or more != last:
+            broker, last = OurBroker(more), more
         played = Playing(broker).play([step for step, _ in steps])
         for (step, kafka), ours in zip(steps, played, strict=True):
             if kafka != ours:

@@ -338,6 +338,39 @@ STORIES: Mapping[str, list[str]] = {
     ],
 }
 
+_POLICY = "group.consumer.migration.policy"
+PROFILES: Mapping[str, Mapping[str, str]] = {
+    "policy disabled": {_POLICY: "disabled"},
+    "policy upgrade": {_POLICY: "upgrade"},
+    "policy downgrade": {_POLICY: "DOWNGRADE"},
+    "at most two in a consumer group": {"group.consumer.max.size": "2"},
+    "at most one in a classic group": {"group.max.size": "1"},
+}
+"""Settings of the broker for some cases."""
+OF_POLICIES: Mapping[str, list[str]] = {
+    "a consumer member joins": [*_BEHIND, "- list", "m0 classic_beat", "z beat epoch=-1", "- list", "- describe"],
+    "a consumer member joins an empty group": [*_STABLE, "m0 leave", f"z {_BEAT} names=t", "z beat epoch=-1", "n join"],
+    "classic members join": [
+        *(f"z {_BEAT} names=t", "m0 join", f"m0 {_JOIN}", "m1 join id=own instance=i", "- describe", "- list"),
+        *("z leave", "- list", "- describe", "m0 classic_beat", "m0 leave", "- list"),
+    ],
+    "a static member is replaced": [f"z {_BEAT} names=t instance=i", "m0 join instance=i", "- list", "- describe"],
+}
+OF_SIZES: Mapping[str, list[str]] = {
+    "two consumers": [
+        *(f"z {_BEAT} names=t", f"y {_BEAT} names=t", "m0 join", f"m0 {_JOIN}", "m0 join type=connect"),
+        *("m0 join instance=i", "- list", "z beat epoch=-1", f"m0 {_JOIN}", "- list", f"m1 {_JOIN}"),
+    ],
+    "two classic members stay": [
+        *(f"z {_BEAT} names=t", f"m0 {_JOIN}", f"m1 {_JOIN}", "z beat epoch=-1", "- list", "- describe"),
+    ],
+}
+
+
+def settings_of(case: str) -> Mapping[str, str]:
+    """Return the settings of the broker that a case needs, besides those of all cases."""
+    return PROFILES.get(case.removeprefix("mixed, ").partition(":")[0], {})
+
 
 def mixed_cases() -> dict[str, list[str]]:
     """Return the steps of each case, by name."""
@@ -356,6 +389,9 @@ def mixed_cases() -> dict[str, list[str]]:
                 found[f"{state}: {request}, {name}"] = [*before, f"{said} {text}".rstrip(), *_AFTER]
         for name, steps in OTHER_REQUESTS.items():
             found[f"{state}: {name}"] = [*before, *steps]
-    return {f"mixed, {name}": steps for name, steps in found.items()} | {
-        f"mixed story: {name}": steps for name, steps in STORIES.items()
-    }
+    found = {f"mixed, {name}": steps for name, steps in found.items()}
+    found |= {f"mixed story: {name}": steps for name, steps in STORIES.items()}
+    for profile in PROFILES:
+        for name, steps in (OF_POLICIES if profile.startswith("policy") else OF_SIZES).items():
+            found[f"mixed, {profile}: {name}"] = steps
+    return found

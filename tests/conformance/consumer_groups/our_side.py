@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from broker.driver import Client, World
@@ -19,9 +20,11 @@ SETTINGS: Mapping[str, Any] = {
 
 
 class OurBroker(Broker):
-    def __init__(self) -> None:
+    def __init__(self, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`more`: settings besides those of all cases."""
         super().__init__()
-        self.world = World(settings=SETTINGS)
+        self._settings = {**SETTINGS, **more}
+        self.world = World(settings=self._settings)
         self._client = self.world.client()
         self._open: dict[str, tuple[Client, list[tuple[str, int]]]] = {}
         self.prepare()
@@ -52,6 +55,6 @@ class OurBroker(Broker):
 
     def restart(self) -> None:
         self.world.cluster.directory.release()
-        self.world = World(self.world.files, SETTINGS, now_ms=self.world.now_ms + 1)
+        self.world = World(self.world.files, self._settings, now_ms=self.world.now_ms + 1)
         self._client = self.world.client()
         self._open.clear()

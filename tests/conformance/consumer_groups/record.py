@@ -2,6 +2,7 @@
 
 python tests/conformance/consumer_groups/record.py            # compares, and throws the answers away
 python tests/conformance/consumer_groups/record.py --keep     # into recorded.txt, which `make test` replays
+python tests/conformance/consumer_groups/record.py --keep --only 'mixed story*'     # these cases alone
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import argparse
 import sys
 from fnmatch import fnmatchcase
+from itertools import groupby
 
 from apache_kafka import ApacheKafka
 from conformance.consumer_groups.cases import cases
 from conformance.consumer_groups.compare import compare
 from conformance.consumer_groups.kafka_side import PROPERTIES, KafkaBroker
+from conformance.consumer_groups.mixed_cases import settings_of
 from conformance.consumer_groups.playing import Playing
 from conformance.consumer_groups.recording import RECORDED, read, write
 
@@ -24,15 +27,16 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="the cases whose names match; the others keep their answers")
     chosen = parser.parse_args()
     answers: dict[str, list[tuple[str, str]]] = {}
-    with ApacheKafka(PROPERTIES) as kafka:
-        broker = KafkaBroker(kafka)
-        for name, steps in cases().items():
-            if fnmatchcase(name, chosen.only):
-                answers[name] = list(zip(steps, Playing(broker).play(steps), strict=True))
+    wanted = {name: steps for name, steps in cases().items() if fnmatchcase(name, chosen.only)}
+    for more, names in groupby(wanted, settings_of):
+        with ApacheKafka({**PROPERTIES, **more}) as kafka:
+            broker = KafkaBroker(kafka)
+            for name in names:
+                answers[name] = list(zip(wanted[name], Playing(broker).play(wanted[name]), strict=True))
                 broker.ended()
     if chosen.keep:
         known = read() | answers
-        write(RECORDED, {name: known[name] for name in cases()})
+        write(RECORDED, {name: known[name] for name in cases() if name in known})
     unexplained = [found for found, row in compare(answers) if row is None]
     for found in unexplained:
         print(found)
