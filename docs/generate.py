@@ -91,6 +91,16 @@ def states() -> str:
             for state, row in consumer_states.ON_RECONCILE.items()
             for situation, step in row.items()
         ),
+        "",
+        "What a classic member of a consumer group hears:",
+        "",
+        "| how it stands | Heartbeat | SyncGroup |",
+        "|---|---|---|",
+        *(
+            f"| {each.value} | {consumer_states.ON_CLASSIC_HEARTBEAT[each].name} "
+            f"| {consumer_states.ON_CLASSIC_SYNC[each].name} |"
+            for each in consumer_states.ClassicSituation
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -111,7 +111,7 @@ class Facts:
 
     def lasting_name(self, group: str, member_id: str) -> str:
         """A static member is the same under a new id (KIP-345)."""
-        joined = (one for one in self.of(group, "MemberJoined") if one["member_id"] == member_id)
+        joined = (one for one in self.of(group, "MemberJoined", "MemberReplaced") if one["member_id"] == member_id)
         return next((one["instance_id"] for one in joined if one.get("instance_id")), member_id)
 
     def assignments(self, group: str) -> list[tuple[int, dict[str, set[Place]]]]:
@@ -219,6 +219,13 @@ class BrokerProcess:
         assert not notes, "the broker wrote what is no fact:\n" + "\n".join(notes)
         trouble = [one for one in self.facts.all if one["fact"] in {"Trouble", "ConnectionDropped"}]
         assert not trouble, f"the broker had trouble: {trouble}"
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash: it can be started again."""
+        assert self._process
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+        self._process = None
 
     def __enter__(self) -> Self:
         return self.start()

@@ -91,3 +91,21 @@ def test_a_classic_group_is_upgraded_and_downgraded_while_records_flow(
     crew.wait_until_settled(places)
     crew.wait_until_committed(topics.ends(places))
     check_laws(crew, topics.of(places))
+
+
+def test_static_members_take_over_from_those_of_the_other_protocol(crew: Crew, topics: Topics, name: str) -> None:
+    """K14, K25, K26: by their instance ids, one after the other, and back again."""
+    places = topics.create(name, 4)
+    topics.fill(places)
+    told = {"topics": [name], "session_timeout_ms": 60_000}
+    ways = [{"assignor": "range"}, {"assignor": "uniform", "protocol": "consumer"}]
+    members = {instance: crew.start("confluent", instance_id=instance, **ways[0], **told) for instance in ("i", "j")}
+    crew.wait_until_settled(places)
+    for way in (ways[1], ways[0]):
+        for instance, member in list(members.items()):
+            member.leave()
+            topics.fill(places)
+            members[instance] = crew.start("confluent", instance_id=instance, **way, **told)
+            crew.wait_until_settled(places)
+    crew.wait_until_committed(topics.ends(places))
+    check_laws(crew, topics.of(places))

@@ -124,6 +124,15 @@ def subscribed_topics(data: Buffer) -> frozenset[str] | None:
     return topics
 
 
+def subscription_version(data: Buffer) -> int:
+    """Return the version of a subscription, or the nearest that we know; the lowest if the bytes do not say."""
+    try:
+        version = Reader(data).int16()
+    except MalformedError:
+        version = VERSIONS[0]
+    return min(max(version, VERSIONS[0]), VERSIONS[-1])
+
+
 def _read_version(reader: Reader) -> int:
     version = reader.int16()
     if version < 0:

@@ -220,7 +220,8 @@ STORIES: Mapping[str, list[str]] = {
     "configs of a group": [
         *("- configure session=99 interval=50", "- configure session=60001", "- configure interval=49"),
         *("- configure interval=15001", "- configure session=x", "- configure session=5000"),
-        *("- configure session=300 interval=300", "- configure session=301 interval=300", f"m0 {_JOIN} names=t"),
+        *("- configure session=300 interval=300", "- configure session=301 interval=300", "- wait ms=500"),
+        f"m0 {_JOIN} names=t",
     ],
     "a silent member expires": [
         "- configure session=5000 interval=500",

@@ -10,6 +10,7 @@ from conformance.consumer_groups.playing import Broker
 from raw_kafka import frame_of, read_answer
 
 SETTINGS: Mapping[str, Any] = {
+    "group.min.session.timeout.ms": 100,
     "group.consumer.assignment.interval.ms": 0,
     "group.consumer.min.session.timeout.ms": 100,
     "group.consumer.min.heartbeat.interval.ms": 50,

@@ -195,7 +195,7 @@ class Playing:
                     }
                     for member in group.members
                 ),
-                key=lambda member: str(member["id"]),
+                key=lambda member: (str(member["id"]), str(member["instance"])),
             ),
         }
 

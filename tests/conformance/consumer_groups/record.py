@@ -15,15 +15,14 @@ from conformance.consumer_groups.cases import cases
 from conformance.consumer_groups.compare import compare
 from conformance.consumer_groups.kafka_side import PROPERTIES, KafkaBroker
 from conformance.consumer_groups.playing import Playing
-from conformance.consumer_groups.recording import RECORDED, write
+from conformance.consumer_groups.recording import RECORDED, read, write
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="write the answers to recorded.txt")
-    parser.add_argument("--only", default="*", help="the cases whose names match; they are not kept")
+    parser.add_argument("--only", default="*", help="the cases whose names match; the others keep their answers")
     chosen = parser.parse_args()
-    keep = chosen.keep and chosen.only == "*"
     answers: dict[str, list[tuple[str, str]]] = {}
     with ApacheKafka(PROPERTIES) as kafka:
         broker = KafkaBroker(kafka)
@@ -31,8 +30,9 @@ def main() -> int:
             if fnmatchcase(name, chosen.only):
                 answers[name] = list(zip(steps, Playing(broker).play(steps), strict=True))
                 broker.ended()
-    if keep:
-        write(RECORDED, answers)
+    if chosen.keep:
+        known = read() | answers
+        write(RECORDED, {name: known[name] for name in cases()})
     unexplained = [found for found, row in compare(answers) if row is None]
     for found in unexplained:
         print(found)

@@ -62,6 +62,7 @@ def test_joins_that_are_refused_leave_the_group_unchanged() -> None:
     b.joins(type="connect", id="", needs_member_id=True, expect="INCONSISTENT_GROUP_PROTOCOL")
     b.joins(protocols=(), expect="INCONSISTENT_GROUP_PROTOCOL")
     b.joins(protocols=("other",), expect="INCONSISTENT_GROUP_PROTOCOL")
+    b.joins(protocols=("range", "range"), expect="INCONSISTENT_GROUP_PROTOCOL")
     b.joins(metadata=b"\0\1\0", expect="UNKNOWN_SERVER_ERROR")
     b.joins(session=1, expect="INVALID_SESSION_TIMEOUT")
     assert set(world.group.members) == {"a", "z"}

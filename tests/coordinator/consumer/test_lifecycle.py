@@ -32,7 +32,7 @@ from coterie.protocol.messages import (
 )
 
 
-def _shape(group: ConsumerGroup) -> Any:
+def shape(group: ConsumerGroup) -> Any:
     """Return all that records say of a group."""
     return (
         group.group_epoch,
@@ -85,9 +85,9 @@ def test_a_group_comes_back_as_it_was() -> None:
     b = world.member("b").joins("t", pattern="u", assignor="range")
     world.world.advance(1)
     a.beats()
-    before = _shape(world.group)
+    before = shape(world.group)
     world.world.move_coordinator()
-    assert _shape(world.group) == before
+    assert shape(world.group) == before
     world.world.advance(1_999)
     assert set(world.group.members) == {"a", "b"}
     world.world.advance(1)
@@ -146,7 +146,7 @@ def test_live_and_replayed_groups_are_the_same(actions: list[tuple[int, str, int
         assert {(topic, partition) for topic, ids in live.holders.items() for partition in ids} == set(held)
         (read,) = world.world.replay().groups(world.world.settings, world.world.now_ms, image=world.image)
         assert isinstance(read, ConsumerGroup)
-        assert _shape(read) == _shape(live)
+        assert shape(read) == shape(live)
 
 
 def test_answers_wait_for_the_log_and_later_requests_see_the_change() -> None:
@@ -165,14 +165,14 @@ def test_answers_wait_for_the_log_and_later_requests_see_the_change() -> None:
     world.world.end_writes()
     assert [answer.member_epoch for answer in replies.values()] == [2, 3, 3]
     world.world.holds_writes = False
-    assert _shape(world.group)[0] == 3
+    assert shape(world.group)[0] == 3
 
 
 def test_a_write_that_fails_takes_back_all_that_follows_from_it() -> None:
     """K27: the members hear an error, and the group is what the log has."""
     world = GroupWorld(t=2)
     a = world.member("a").joins("t", assignor="range")
-    before = _shape(world.group)
+    before = shape(world.group)
     world.world.holds_writes = True
     for name in ("b", "c", "d"):
         world.member(name).joins("t", assignor="range")
@@ -181,7 +181,7 @@ def test_a_write_that_fails_takes_back_all_that_follows_from_it() -> None:
     world.world.end_write(ErrorCode.NOT_ENOUGH_REPLICAS)
     errors = [answer.error for answer in list(world.world.replies.values())[1:]]
     assert errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 4
-    assert _shape(world.group) == before
+    assert shape(world.group) == before
     world.world.holds_writes = False
     assert world.world.writes_under_way == 0
     a.beats()

@@ -13,11 +13,20 @@ from coterie.protocol.messages import (
     CommitPartition,
     DescribeConsumerGroup,
     GroupRecord,
+    Heartbeat,
+    JoinGroup,
     OffsetCommit,
+    Protocol,
     TransactionMarker,
 )
 from coterie.protocol.offsets_topic import read_record
-from coterie.protocol.subscription import Assignment, write_assignment
+from coterie.protocol.subscription import (
+    Assignment,
+    Subscription,
+    read_assignment,
+    write_assignment,
+    write_subscription,
+)
 
 
 def test_a_stable_classic_group_is_upgraded_while_its_members_own_what_they_had() -> None:
@@ -244,3 +253,39 @@ def test_members_of_an_upgraded_group_expire_by_their_own_session_timeout() -> N
     assert set(world.group.members) == {a.id, "z"}
     b.beats("UNKNOWN_MEMBER_ID")
     z.beats()
+
+
+def test_a_protocol_that_is_not_used_may_have_any_bytes() -> None:
+    """K24 to K26: upgrade, sync and downgrade look at them only for the version of the assignment."""
+    world = GroupWorld(t=4)
+    subscription = write_subscription(Subscription(["t"], version=1))
+    protocols = [Protocol("odd", b""), Protocol("range", subscription)]
+    requests = [
+        JoinGroup(0, GROUP, "", None, "consumer", [protocols[order] for order in orders], 30_000, 60_000, fresh)
+        for orders, fresh in (([0, 1], "a"), ([1], "b"))
+    ]
+    for request in requests:
+        request.needs_member_id = False
+        world.ask(request)
+    world.world.advance(10_000)
+    joined = [world.world.replies[request.token] for request in requests]  # type: ignore[index]
+    assert {answer.protocol_name for answer in joined} == {"range"}
+    z = world.member("z").joins("t", assignor="range")
+    member_id = joined[0].member_id
+    assert world.ask(Heartbeat(0, GROUP, member_id, None, 1)) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = JoinGroup(0, GROUP, member_id, None, "consumer", protocols, 30_000, 60_000, "c")
+    assert world.ask(again).error is ErrorCode.UNKNOWN_SERVER_ERROR
+    z.leaves()
+    assert read_assignment(world.classic_group.members[member_id].assignment).version == 1
+
+
+def test_a_newcomer_that_does_not_know_the_last_protocol_is_upgraded_with_the_others() -> None:
+    """K24: it has joined for the next rebalance, by its own subscription."""
+    world = GroupWorld(t=4)
+    a = world.classic("a").joins(id="", protocols=("range", "sticky"), expect=None)
+    world.world.advance(3_000)
+    a.hears().syncs(give={a: {"t": [0, 1, 2, 3]}})
+    b = world.classic("b").joins(id="", protocols=("sticky",), expect=None)
+    world.member("z").joins("t", assignor="range")
+    b.hears("REBALANCE_IN_PROGRESS")
+    assert len(world.group.members) == 3

@@ -18,7 +18,7 @@ from coterie.coordinator.consumer.classic_requests import (
     leave_of_classic,
     sync_of_classic,
 )
-from coterie.coordinator.consumer.conversion import Retired, become_consumer, begin, put_back
+from coterie.coordinator.consumer.conversion import DowngradeWritten, become_consumer, downgraded, upgrade_failed
 from coterie.coordinator.consumer.describe_group import describe_as_classic, describe_consumer_group
 from coterie.coordinator.consumer.group import (
     ConsumerGroup,
@@ -33,8 +33,8 @@ from coterie.coordinator.consumer.leave import consumer_session_due, rejoin_due,
 from coterie.coordinator.consumer.lifecycle import (
     consumer_group_loaded,
     consumer_group_written,
+    downgrade_failed,
     restore_consumer_group,
-    retirement_failed,
     unload_consumer_group,
 )
 from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
@@ -70,17 +70,17 @@ __all__ = [
     "RULES",
     "ConsumerGroup",
     "ConsumerGroupWritten",
+    "DowngradeWritten",
     "GroupState",
     "MemberState",
-    "Retired",
     "TopicImage",
     "become_consumer",
-    "begin",
     "consumer_group_loaded",
+    "downgraded",
     "heartbeat_refusal",
-    "put_back",
     "restore_consumer_group",
     "unload_consumer_group",
+    "upgrade_failed",
 ]
 
 RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
@@ -106,7 +106,7 @@ RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     effects.ExpiryDue: expiry_due,
     # writes that ended
     ConsumerGroupWritten: consumer_group_written,
-    Retired: retirement_failed,
+    DowngradeWritten: downgrade_failed,
     effects.OffsetsWritten: offsets_written,
     effects.TombstonesWritten: tombstones_written,
     effects.DeletionWritten: deletion_written,

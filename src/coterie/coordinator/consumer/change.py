@@ -141,14 +141,17 @@ class Change:
             self.facts.append(GroupEmptied(self.now_ms, group.group_id, group.group_epoch))
             group.is_rebalancing = False
 
-    def bump_if_topics_changed(self) -> None:
+    def have_topics_changed(self) -> bool:
         """Compare the subscribed topics with those of the last epoch, if any topic has changed since (K28)."""
         group = self.group
         if group.image_version == group.image.version:
-            return
-        if metadata_hash(group.image, group.subscribed_topics()) != group.metadata_hash:
+            return False
+        return metadata_hash(group.image, group.subscribed_topics()) != group.metadata_hash
+
+    def bump_if_topics_changed(self) -> None:
+        if self.have_topics_changed():
             self.bump(Cause.TOPICS_CHANGED)
-        group.image_version = group.image.version
+        self.group.image_version = self.group.image.version
 
     def compute_target_if_due(self) -> None:
         """Compute the target for the group epoch, but not more often than the interval allows (K2)."""

@@ -15,7 +15,13 @@ from coterie.coordinator.classic.join_group import join_precheck
 from coterie.coordinator.classic.member_bytes import OVERHEAD, bytes_of_protocols
 from coterie.coordinator.classic.sync_group import sync_precheck
 from coterie.coordinator.consumer.change import Change
-from coterie.coordinator.consumer.conversion import classic_protocols, downgrade, may_downgrade, retire, written_for
+from coterie.coordinator.consumer.conversion import (
+    classic_protocols,
+    downgrade,
+    downgrade_empty,
+    may_downgrade,
+    written_for,
+)
 from coterie.coordinator.consumer.group import NEVER, ConsumerGroup, ConsumerGroupMember, RejoinDue, SyncDue
 from coterie.coordinator.consumer.heartbeat import NEW, too_large
 from coterie.coordinator.consumer.leave import remove
@@ -52,7 +58,7 @@ def join_of_classic(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Ef
     error = join_precheck(request, group.settings)
     if not error and not group.members:
         if not request.member_id:
-            return retire(group, request, now_ms)
+            return downgrade_empty(group, request, now_ms)
         error = ErrorCode.UNKNOWN_MEMBER_ID
     if error:
         return [Reply(request.token, JoinedGroup(error, request.member_id))]
@@ -92,7 +98,7 @@ def _join_refused(group: ConsumerGroup, request: JoinGroup) -> ErrorCode:
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     shared = [name for name, count in group.classic_protocols.items() if count == group.classic_members]
     names = [protocol.name for protocol in request.protocols]
-    if request.protocol_type != CONSUMER or not names:
+    if request.protocol_type != CONSUMER or not names or len(set(names)) < len(names):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.classic_members and set(names).isdisjoint(shared):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -120,7 +126,6 @@ def _accept(
     now_ms: int,
 ) -> Effects:
     change = Change(group, now_ms)
-    generation_id = group.group_epoch
     was_consumer = member is not None and not member.is_classic
     old = NEW if member is None else member.metadata
     if member is None:
@@ -136,27 +141,32 @@ def _accept(
         change.forget_pattern(old.pattern if old.pattern != metadata.pattern else None)
     member = group.members[member_id]
     has_changed = set(metadata.topics) != set(old.topics) or metadata.pattern != old.pattern
+    topics = group.image.topics
+    owned = {topics[name].id: numbers for name, numbers in subscription.owned.items() if name in topics}
+    if was_consumer and request.instance_id is not None and may_downgrade(group):
+        is_stale = has_changed or change.have_topics_changed() or group.assignment_epoch < group.group_epoch
+        if not is_stale:
+            reconcile(change, member, owned, subscription_changed=False)
+        cause = Cause.STATIC_MEMBER_REPLACED if is_stale else None
+        return downgrade(change, cause, member_id, request, _joined(member))
     if has_changed:
         change.bump(Cause.NEW_MEMBER if old is NEW else Cause.PROTOCOLS_CHANGED, member_id)
     else:
         change.bump_if_topics_changed()
-    downgrades = was_consumer and request.instance_id is not None and may_downgrade(group)
-    if not downgrades:
-        change.compute_target_if_due()
-    is_stale = downgrades and group.assignment_epoch < group.group_epoch
-    topics = group.image.topics
-    owned = {topics[name].id: numbers for name, numbers in subscription.owned.items() if name in topics}
-    effects = [] if is_stale else reconcile(change, member, owned, subscription_changed=has_changed)
-    answer = JoinedGroup(ErrorCode.NONE, member_id, member.epoch, CONSUMER, request.protocols[0].name)
-    if downgrades:
-        cause = Cause.STATIC_MEMBER_REPLACED if is_stale else None
-        return effects + downgrade(change, generation_id, cause, member_id, request, answer)
+    change.compute_target_if_due()
+    effects = reconcile(change, member, owned, subscription_changed=has_changed)
     effects += group.expect(member_id, now_ms)
     session = group.session(member_id)
     session.join_by_ms = NEVER
     session.sync_by_ms = now_ms + request.rebalance_timeout_ms
     effects.append(Arm(group.sync_key(member_id), session.sync_by_ms, SyncDue(group.group_id, member_id)))
-    return effects + change.write(request.token, answer, request)
+    return effects + change.write(request.token, _joined(member), request)
+
+
+def _joined(member: ConsumerGroupMember) -> JoinedGroup:
+    """The answer to a join: there is no leader, and the protocol is the first of the member's own list."""
+    name = member.metadata.classic_protocols[0].name
+    return JoinedGroup(ErrorCode.NONE, member.member_id, member.epoch, CONSUMER, name)
 
 
 def _updated(old: MemberMetadata, request: JoinGroup, subscription: Subscription) -> MemberMetadata:

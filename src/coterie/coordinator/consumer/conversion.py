@@ -38,6 +38,7 @@ from coterie.protocol.subscription import (
     Subscription,
     read_assignment,
     read_subscription,
+    subscription_version,
     write_assignment,
 )
 
@@ -108,7 +109,7 @@ def _upgraded(group: Group, new: ConsumerGroup) -> list[Record] | Refusal:
 
 def _read(group: Group, member: ClassicGroupMember) -> tuple[Subscription, Assignment]:
     """Return subscription and assignment; a member of a group that has none yet is assigned nothing."""
-    metadata = member.metadata(group.protocol_name) if group.protocol_name is not None else member.protocols[0].metadata
+    metadata = member.metadata(group.protocol_name) or member.protocols[0].metadata
     assignment = read_assignment(member.assignment) if member.assignment else Assignment({})
     return read_subscription(metadata), assignment
 
@@ -175,9 +176,12 @@ def take_over(change: Change) -> Effects:
     return effects
 
 
-def put_back(upgrade: Upgrade, now_ms: int) -> Effects:
-    """Let a classic group go on: its upgrade could not be written."""
+def upgrade_failed(upgrade: Upgrade, now_ms: int) -> Effects:
+    """Let a classic group go on: its upgrade could not be written. If it was not written either, it is gone."""
     group = upgrade.classic
+    if not (group.is_in_log or group.unwritten_commits):
+        group.let_go()
+        return []
     resume(group, upgrade.state, group.wall.at(now_ms))
     effects: Effects = []
     for member in group.in_map_order():
@@ -196,7 +200,7 @@ def put_back(upgrade: Upgrade, now_ms: int) -> Effects:
 
 
 @dataclass(slots=True, kw_only=True)
-class Retired(Written):
+class DowngradeWritten(Written):
     """The end of a consumer group, and the beginning of the classic group that follows."""
 
     successor: Group
@@ -209,12 +213,12 @@ class Retired(Written):
     facts: Sequence[Fact] = field(default_factory=list)
 
 
-def retire(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Effects:
+def downgrade_empty(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Effects:
     """Write the end of an Empty consumer group; the join is handled by the classic group that follows."""
     successor = _successor(group)
     resume(successor, EMPTY, group.wall.at(now_ms))
-    retired = Retired(group_id=group.group_id, token=request.token, request=request, successor=successor)
-    return [Persist(group.tombstones(), retired)]
+    written = DowngradeWritten(group_id=group.group_id, token=request.token, request=request, successor=successor)
+    return [Persist([*group.tombstones(), successor.record({})], written)]
 
 
 def may_downgrade(group: ConsumerGroup) -> bool:
@@ -225,14 +229,12 @@ def may_downgrade(group: ConsumerGroup) -> bool:
     )
 
 
-def downgrade(
-    change: Change, generation_id: int, cause: Cause | None, member_id: str, request: Any, answer: Any
-) -> Effects:
+def downgrade(change: Change, cause: Cause | None, member_id: str, request: Any, answer: Any) -> Effects:
     """Make a group of classic members a classic group, assigned as the target says. `cause`: of its rebalance."""
     group = change.group
     successor = _successor(group)
     successor.protocol_type = CONSUMER
-    successor.generation_id = generation_id
+    successor.generation_id = group.group_epoch
     for member in group.members.values():
         metadata = member.metadata
         assert metadata.classic_session_timeout_ms is not None
@@ -255,7 +257,7 @@ def downgrade(
     resume(successor, STABLE, group.wall.at(change.now_ms))
     assignments = {each.member_id: each.assignment for each in successor.members.values()}
     records = [*change.records, *group.tombstones(change.records), successor.record(assignments)]
-    retired = Retired(
+    written = DowngradeWritten(
         group_id=group.group_id,
         token=None if request is None else request.token,
         successor=successor,
@@ -265,14 +267,14 @@ def downgrade(
         member_id=member_id,
         facts=change.facts,
     )
-    return [Persist(records, retired)]
+    return [Persist(records, written)]
 
 
 def written_for(group: ConsumerGroup, partitions: Mapping[UUID, Sequence[int]], subscription: bytes) -> bytes:
     """Return partitions in the bytes of an assignment, in the version of the member's subscription."""
     names = group.image.topic_names
     known = sorted((names[topic_id], sorted(numbers)) for topic_id, numbers in partitions.items() if topic_id in names)
-    return write_assignment(Assignment(dict(known), version=read_subscription(subscription).version))
+    return write_assignment(Assignment(dict(known), version=subscription_version(subscription)))
 
 
 def _successor(group: ConsumerGroup) -> Group:
@@ -282,15 +284,15 @@ def _successor(group: ConsumerGroup) -> Group:
     return successor
 
 
-def begin(retired: Retired, now_ms: int) -> Effects:
+def downgraded(written: DowngradeWritten, now_ms: int) -> Effects:
     """Start the classic group that follows a consumer group: the sessions of its members, and its rebalance."""
-    group = retired.successor
+    group = written.successor
     effects: Effects = []
-    if retired.token is not None and retired.answer is not None:
-        effects.append(Reply(retired.token, retired.answer))
-    effects += map(Emit, retired.facts)
+    if written.token is not None and written.answer is not None:
+        effects.append(Reply(written.token, written.answer))
+    effects += map(Emit, written.facts)
     for member in group.in_map_order():
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
-    if retired.cause is not None:
-        effects += start_rebalance(group, now_ms, retired.cause, retired.member_id)
+    if written.cause is not None:
+        effects += start_rebalance(group, now_ms, written.cause, written.member_id)
     return effects

@@ -60,7 +60,7 @@ def remove(
         change.remove(member.member_id)
         change.forget_pattern(member.metadata.pattern)
     if members and may_downgrade(group):
-        return downgrade(change, group.group_epoch, cause, members[0].member_id, request, answer)
+        return downgrade(change, cause, members[0].member_id, request, answer)
     if members:
         change.bump(cause, members[0].member_id)
     return change.write(None if request is None else request.token, answer, request)

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.coordinator.classic.effects import Effects, Reply, error_for_client
 from coterie.coordinator.consumer.change import written_assignments
-from coterie.coordinator.consumer.conversion import Retired
+from coterie.coordinator.consumer.conversion import DowngradeWritten
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
 from coterie.coordinator.consumer.reconciliation import expect_revocation
 from coterie.coordinator.consumer.states import GroupState, MemberState
@@ -57,14 +57,14 @@ def consumer_group_written(group: ConsumerGroup, event: ConsumerGroupWritten, no
     return [*(Reply(token, answer) for token, answer, _ in event.replies), *map(Emit, event.facts)]
 
 
-def retirement_failed(group: ConsumerGroup, event: Retired, now_ms: int) -> Effects:
+def downgrade_failed(group: ConsumerGroup, event: DowngradeWritten, now_ms: int) -> Effects:
     """Stay a consumer group: the classic group that was to follow could not be written."""
     event.successor.let_go()
     group.rebuild()
     effects: Effects = []
     if event.token is not None:
         effects.append(Reply(event.token, failed_answer(event.request, error_for_client(event.error))))
-    effects.append(Emit(WriteFailed(now_ms, group.group_id, "the end of the consumer group", event.error)))
+    effects.append(Emit(WriteFailed(now_ms, group.group_id, "the downgrade of the group", event.error)))
     return effects + _expect_all(group, now_ms)
 
 

@@ -33,11 +33,11 @@ from coterie.coordinator.classic.effects import (
 from coterie.coordinator.consumer import (
     ConsumerGroup,
     ConsumerGroupWritten,
-    Retired,
+    DowngradeWritten,
     TopicImage,
     become_consumer,
-    begin,
-    put_back,
+    downgraded,
+    upgrade_failed,
 )
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
@@ -367,7 +367,7 @@ class Shard:
                 else:
                     self._queue.append(item)
                     self._watch(item)
-                    if isinstance(item.then, DeletionWritten | Retired):
+                    if isinstance(item.then, DeletionWritten | DowngradeWritten):
                         self._held[group.group_id] = []
         self._keep(group)
         for item in unwritable:
@@ -453,11 +453,11 @@ class Shard:
                 self.open_transactions.setdefault(producer_id, {})[then.group_id] = None
         elif isinstance(then, ConsumerGroupWritten) and isinstance(item.group, ConsumerGroup):
             self._abandon(item.group, then, out, now_ms)
-        if isinstance(then, Retired) and not then.error:
-            self._retired(item.group, then, out, now_ms)
+        if isinstance(then, DowngradeWritten) and not then.error:
+            self._downgraded(item.group, then, out, now_ms)
         else:
             self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
-        if isinstance(then, DeletionWritten | Retired):
+        if isinstance(then, DeletionWritten | DowngradeWritten):
             for event in self._held.pop(then.group_id, ()):
                 out += self.handle(event, now_ms)
 
@@ -467,26 +467,27 @@ class Shard:
         doomed = [
             item
             for item in self._queue
-            if item.group is group and (id(item.then) in later or isinstance(item.then, Retired))
+            if item.group is group and (id(item.then) in later or isinstance(item.then, DowngradeWritten))
         ]
         self._queue = deque(item for item in self._queue if item not in doomed)
         upgrade = group.upgrade
         if upgrade is not None and not group.unwritten:
             group.upgrade = None
             group.died(now_ms)
-            self.groups[group.group_id] = upgrade.classic
-            self._follow(upgrade.classic, put_back(upgrade, now_ms), out, now_ms)
+            self._follow(upgrade.classic, upgrade_failed(upgrade, now_ms), out, now_ms)
         for item in doomed:
             item.then.error = then.error
             self._ended(item, out, now_ms)
 
-    def _retired(self, group: Group | ConsumerGroup, then: Retired, out: list[Outward], now_ms: int) -> None:
+    def _downgraded(
+        self, group: Group | ConsumerGroup, then: DowngradeWritten, out: list[Outward], now_ms: int
+    ) -> None:
         """A consumer group has become a classic one (K26)."""
         for key in group.timer_keys():
             self.timers.disarm(key)
         group.died(now_ms)
         self.groups[group.group_id] = then.successor
-        self._follow(then.successor, begin(then, now_ms), out, now_ms)
+        self._follow(then.successor, downgraded(then, now_ms), out, now_ms)
         if then.answer is None and then.request is not None:
             self._held[then.group_id].insert(0, then.request)
 
