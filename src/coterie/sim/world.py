@@ -14,7 +14,7 @@ from coterie.client.member import effects
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import Group
 from coterie.coordinator.consumer import ConsumerGroup
-from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
+from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted, TargetAssignmentComputed
 from coterie.protocol.apis import consumer_group_heartbeat
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.broker_settings import BrokerSettings
@@ -279,12 +279,12 @@ class World:
             machine.report_damage(fact.what)
         elif type(fact) is GroupLoaded:
             self._loaded_ms[fact.group_id] = self.schedule.now_ms
-        elif self._awaited and type(fact) is JoinPhaseCompleted and fact.group_id in self._awaited:
+        elif isinstance(fact, (JoinPhaseCompleted, TargetAssignmentComputed)) and fact.group_id in self._awaited:
             for act in self._awaited.pop(fact.group_id):
                 self.schedule.after(int(self._moment_rng.random() * SOON_MS), act, None)
 
     def when_joined(self, group_id: str, act: Callable[[object], None]) -> None:
-        """Call it soon after the next join phase of that group, while assignments are in flight."""
+        """Call it soon after the next join phase or target of that group, while assignments are in flight."""
         self._awaited.setdefault(group_id, []).append(act)
 
     def broker_began(self, machine: Machine) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from coterie.client.member import ConsumerMembership
 from coterie.client.types import TopicPartition
 from coterie.coordinator.consumer import ConsumerGroup, GroupState, MemberState
 from coterie.coordinator.consumer.group import ConsumerGroupMember
@@ -74,7 +75,7 @@ def _held(member: ConsumerGroupMember) -> Iterator[tuple[UUID, int]]:
 
 class OneHolder(GroupObserver):
     """No partition is held by two members, as the coordinator sees it (K11), and no two consumers that the coordinator
-    has as members in their epoch read the same partition.
+    has as members in their epoch read the same partition. A topic that was created again is another one, by its id.
     """
 
     name = "one holder"
@@ -96,9 +97,23 @@ class OneHolder(GroupObserver):
             return
         for other in (*self.world.consumers.values(), *self.world.displaced):
             if other is not consumer and other.group_id == consumer.group_id and _is_member(group, other):
-                both = consumer.member.assigned & other.member.assigned
+                both = _read_by(group, consumer) & _read_by(group, other)
                 if both:
-                    self.fails(f"{consumer.name} and {other.name} read {sorted(both)}")
+                    self.fails(f"{consumer.name} and {other.name} read {both}")
+
+
+def _read_by(group: ConsumerGroup, consumer: ConsumerProcess) -> set[tuple[UUID, int]]:
+    """Return the partitions that a consumer reads, by the ids of their topics as it knows them."""
+    member = consumer.member
+    if isinstance(member, ConsumerMembership):
+        return {
+            (topic_id, at)
+            for topic_id, partitions in member.owned.items()
+            for at in partitions
+            if (member.topic_names.get(topic_id), at) in member.assigned
+        }
+    topics = group.image.topics
+    return {(topics[one.topic].id, one.partition) for one in member.assigned if one.topic in topics}
 
 
 def _is_member(group: ConsumerGroup, consumer: ConsumerProcess) -> bool:

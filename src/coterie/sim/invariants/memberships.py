@@ -9,7 +9,15 @@ from coterie.client.member import effects
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
-from coterie.facts import AssignmentStored, Fact, GroupCreated, GroupLoaded, JoinPhaseCompleted, MemberReplaced
+from coterie.facts import (
+    AssignmentStored,
+    Fact,
+    GroupCreated,
+    GroupLoaded,
+    JoinPhaseCompleted,
+    MemberReplaced,
+    TargetAssignmentComputed,
+)
 from coterie.protocol.apis import consumer_group_heartbeat, heartbeat, join_group, offset_commit, sync_group
 from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess
@@ -52,10 +60,16 @@ class OneOwner(Observer):
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is GroupCreated:  # another group of that name, which counts from 1 again
             self._owners.pop(fact.group_id, None)
+        elif type(fact) is TargetAssignmentComputed:
+            self._counts_again(fact.group_id, fact.assignment_epoch)
         elif type(fact) is JoinPhaseCompleted and fact.group_id in self.world.consumer_protocol_groups:
-            known = self._owners.get(fact.group_id, {})  # a group that was Empty counts again in the other protocol
-            for later in [generation for generation in known if generation >= fact.generation_id]:
-                del known[later]
+            self._counts_again(fact.group_id, fact.generation_id)
+
+    def _counts_again(self, group_id: str, generation_id: int) -> None:
+        """A group that was Empty counts again in the other protocol."""
+        known = self._owners.get(group_id, {})
+        for later in [generation for generation in known if generation >= generation_id]:
+            del known[later]
 
 
 class AssignmentsAreTheStoredOnes(Observer):
