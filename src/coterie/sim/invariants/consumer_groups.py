@@ -248,8 +248,7 @@ class EpochsNeverGoBack(GroupObserver):
 def _shortest_session_ms(world: World, group_id: str) -> int:
     """Return the shortest session timeout that the group has had."""
     settings = world.machine.settings
-    shortest: int = min([settings.group_consumer_session_timeout_ms, *world.admin.session_ms.get(group_id, ())])
-    return shortest
+    return min([settings.group_consumer_session_timeout_ms, *world.admin.session_ms.get(group_id, [])])
 
 
 @dataclass(slots=True)
