@@ -281,6 +281,12 @@ STORIES: Mapping[str, list[str]] = {
         *(f"z {_BEAT} names=t", "m0 join id=own timeout=1500", "- wait ms=1000", "m0 sync", "- wait ms=1000"),
         *("m0 classic_beat", "- describe"),
     ],
+    "a protocol name is given twice": [
+        *(f"z {_BEAT} names=t", "m0 join id=own protocols=range,range", "m0 sync", "z beat epoch=-1", "- list"),
+    ],
+    "joined, turned consumer, and not synced": [
+        *(f"z {_BEAT} names=t", "m0 join id=own timeout=1500", "m0 beat", "- wait ms=2500", "m0 beat", "- describe"),
+    ],
     "a session of its own": [
         *(f"z {_BEAT} names=t", "m0 join id=own session=1500", "m0 sync", "- wait ms=1000", "m0 classic_beat"),
         *("- wait ms=1000", "m0 classic_beat", "- wait ms=2000", "m0 classic_beat", "- describe"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from struct import pack
 
 from hypothesis import given
@@ -55,3 +57,9 @@ def test_the_same_partitions_again_take_the_place_of_the_last() -> None:
     assert last is not None and [p.offset for p in last] == [100, 101]
     stored.apply_commit(committed("t", [1], 200), 200)
     assert flat(stored.by_topic()) == [("t", [(2, 100, 100), (1, 200, 200)])]
+
+
+def test_the_part_that_all_groups_have_can_be_imported_first() -> None:
+    """It is below the packages of both types of groups."""
+    done = subprocess.run([sys.executable, "-c", "import coterie.coordinator.offsets.offsets_group"], check=False)
+    assert done.returncode == 0
