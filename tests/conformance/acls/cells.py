@@ -196,6 +196,22 @@ def _join(group: str, version: int = 9) -> dict[str, Any]:
     return {name: value for name, value in values.items() if version >= 8 or name != "reason"}
 
 
+def _beat(group: str, topics: tuple[str, ...] | None, member_id: str = "m") -> dict[str, Any]:
+    """A member that nobody knows: with every right it is refused, and nothing is left of it."""
+    return {
+        "group_id": group,
+        "member_id": member_id,
+        "member_epoch": 5,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": 6_000,
+        "subscribed_topic_names": topics,
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": None,
+    }
+
+
 def _sync(group: str, protocol: str | None) -> dict[str, Any]:
     named = {"protocol_type": "consumer", "protocol_name": protocol}
     return {"group_id": group, **_MEMBER, **named, "assignments": ()}
@@ -431,6 +447,25 @@ REQUESTS = (
             ),
             Request(f"LeaveGroup v1, {group}", "leave_group", 1, {"group_id": group, "member_id": "m"}),
         )
+    ),
+    *(
+        Request(
+            f"ConsumerGroupHeartbeat v1, {group}, topics {topics}", "consumer_group_heartbeat", 1, _beat(group, topics)
+        )
+        for group in ("ga", "ha")
+        for topics in (None, ("t",), ("t", "o"), ("oabsent",))
+    ),
+    Request(
+        "ConsumerGroupHeartbeat v1 without a member id",
+        "consumer_group_heartbeat",
+        1,
+        _beat("ga", ("o",), member_id=""),
+    ),
+    Request(
+        "ConsumerGroupDescribe v1",
+        "consumer_group_describe",
+        1,
+        {"group_ids": ("h", "g", "ga", "ha", ""), "include_authorized_operations": True},
     ),
     *(
         request

@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 
+from conformance.acls.cells import REQUESTS
 from conformance.acls.compare import differences
 from conformance.acls.kafka_side import KafkaBroker, secured_kafka
 from conformance.acls.our_side import OurBroker
@@ -29,7 +30,8 @@ def main() -> int:
         answers = broker.ask_all(chosen.only)
         broker.close()
     if chosen.keep:
-        write(RECORDED, {**(read(RECORDED) if chosen.only else {}), **answers})
+        kept = {**(read(RECORDED) if chosen.only else {}), **answers}
+        write(RECORDED, {request.name: kept[request.name] for request in REQUESTS if request.name in kept})
     cells = sum(map(len, answers.values()))
     print(f"{len(answers)} requests, {cells} cells recorded in {time.monotonic() - began:.0f} s", flush=True)
     ours = OurBroker()

@@ -17,8 +17,6 @@ WITHOUT_CELLS = {
     "api_versions": "needs no right",
     "sasl_handshake": "needs no right",
     "sasl_authenticate": "needs no right",
-    "consumer_group_describe": "Kafka's answers are not recorded yet; tests/broker/test_consumer_groups.py has a test",
-    "consumer_group_heartbeat": "Kafka's answers are not recorded yet; tests/broker/test_consumer_groups.py has a test",
     "describe_transactions": "kio cannot read Kafka's answers; tests/broker/test_acl_apis.py has a test",
 }
 
