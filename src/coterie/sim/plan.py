@@ -112,6 +112,11 @@ class Scene:
             remote_assignor=rng.choice((None, None, "uniform", "range")),
         )
 
+    def use_slow_disk(self, *mean_ms: int) -> None:
+        """Choose the mean time of a sync. A producer may come before the topic is made, and must not make it."""
+        self.disk_ms = self.rng.choice(mean_ms)
+        self.settings["auto.create.topics.enable"] = False
+
     def come(self, slot: str, at_ms: int, **more: object) -> None:
         self.steps.append(Come(at_ms=at_ms, slot=slot, habits=self.habits(**more)))
 
@@ -271,7 +276,7 @@ def moving_coordinators(scene: Scene) -> None:
 
 def slow_disk(scene: Scene) -> None:
     """The disk is slower than a rebalance: the next one has begun before the assignment of this one is durable."""
-    scene.disk_ms = scene.rng.choice((1_000, 4_000))
+    scene.use_slow_disk(1_000, 4_000)
     scene.settings["group.initial.rebalance.delay.ms"] = 0
     flapping(scene)
 
@@ -339,7 +344,7 @@ def consumer_group_moves(scene: Scene) -> None:
 def consumer_group_slow_disk(scene: Scene) -> None:
     """Heartbeats arrive while the records of earlier ones are still on their way to the disk, and are lost there."""
     scene.use_consumer_protocol()
-    scene.disk_ms = scene.rng.choice((300, 1_000))
+    scene.use_slow_disk(300, 1_000)
     flapping(scene)
 
 
