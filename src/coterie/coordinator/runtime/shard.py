@@ -253,6 +253,10 @@ class Shard:
     def consumer_groups(self) -> Iterator[ConsumerGroup]:
         return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
 
+    def holds_back(self, group_id: str) -> bool:
+        """Return whether events of a group, timers too, wait until its deletion or downgrade is durable."""
+        return group_id in self._held
+
     def waiting_tokens(self) -> Iterator[Token]:
         """Return the tokens of all requests that will be answered later."""
         for group in self.groups.values():

@@ -42,6 +42,8 @@ class SilentMembersGo(Observer):
                     if not _waits_for_us(member):
                         self._look_at(group.group_id, member.member_id, member, by_ms)
             for newer in shard.consumer_groups():
+                if shard.holds_back(newer.group_id):
+                    continue  # sessions start again in the classic group that follows (K26)
                 for member_id in newer.members:
                     self._look_at(newer.group_id, member_id, newer.sessions.get(member_id, _NO_SESSION), by_ms)
 
