@@ -14,6 +14,7 @@ from coterie.coordinator.consumer import ConsumerGroup, GroupState, MemberState
 from coterie.coordinator.consumer.group import ConsumerGroupMember
 from coterie.errors import ErrorCode
 from coterie.facts import (
+    CONSUMER,
     Cause,
     Fact,
     GroupCreated,
@@ -22,7 +23,7 @@ from coterie.facts import (
     GroupLoaded,
     GroupUnloaded,
     MemberExpired,
-    MemberMissedJoin,
+    MemberMissedRevocation,
     RebalanceStarted,
     WriteFailed,
 )
@@ -259,6 +260,9 @@ class _Bumps:
     """How many epochs began since topics changed."""
 
 
+_BY_A_JOIN = {Cause.NEW_MEMBER, Cause.PROTOCOLS_CHANGED, Cause.SUBSCRIPTION_CHANGED}
+
+
 class EpochsHaveCauses(GroupObserver):
     """Every group epoch has a fact that says why it began, and that really happened (K1)."""
 
@@ -313,21 +317,21 @@ class EpochsHaveCauses(GroupObserver):
             self._started(bumps, fact)
         elif type(fact) is MemberExpired:
             self._expired(machine, fact)
-        elif type(fact) is MemberMissedJoin:
+        elif type(fact) is MemberMissedRevocation:
             self._too_late(fact)
         elif isinstance(fact, (GroupLoaded, GroupUnloaded, GroupDied)):
             bumps.epoch = None
 
     def _started(self, bumps: _Bumps, fact: RebalanceStarted) -> None:
-        if self.world.consumer_group(fact.group_id) is None:
-            bumps.epoch = None  # it is a classic group now
+        if fact.group_type != CONSUMER:
+            bumps.epoch = None  # it was a classic group then
             return
         self.count += 1
         if bumps.epoch is not None and fact.generation_id != bumps.epoch:
             self.fails(f"{fact.group_id} went from epoch {bumps.epoch} to {fact.generation_id + 1} (K1)")
         bumps.epoch = fact.generation_id + 1
         cause, member_id = fact.cause, fact.member_id
-        if cause in {Cause.NEW_MEMBER, Cause.PROTOCOLS_CHANGED} and not {member_id, fact.group_id} & self._joined:
+        if cause in _BY_A_JOIN and not {member_id, fact.group_id} & self._joined:
             self.fails(f"epoch {bumps.epoch} of {fact.group_id}: {cause}, and {member_id} has not joined")
         if cause is Cause.MEMBER_LEFT and not {member_id, fact.group_id} & self._left:
             self.fails(f"epoch {bumps.epoch} of {fact.group_id}: {member_id} has not left")
@@ -349,7 +353,7 @@ class EpochsHaveCauses(GroupObserver):
         if silent_ms < _shortest_session_ms(machine.world, fact.group_id) * 3 // 4:
             self.fails(f"{fact.member_id} expired {silent_ms} ms after it was heard")
 
-    def _too_late(self, fact: MemberMissedJoin) -> None:
+    def _too_late(self, fact: MemberMissedRevocation) -> None:
         """A member has its whole rebalance timeout to give up partitions (K12)."""
         since = self._unrevoked_ms.get(fact.member_id)
         for consumer in self.world.consumers.values():
