@@ -305,6 +305,13 @@ class Member:
         self._process.send_signal(signal.SIGUSR1)
         wait_until(lambda: bool(self.told("busy")), f"{self.client_id} is busy", self.said)
 
+    def suspend(self) -> None:
+        """SIGSTOP: it does nothing, and does not know it, until it is resumed."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def _end(self, number: signal.Signals) -> None:
         assert self.is_running, f"{self.client_id} has ended by itself:\n{self.said()}"
         self.ended_ms = time.time_ns() // 1_000_000

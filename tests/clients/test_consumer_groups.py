@@ -61,10 +61,17 @@ def test_a_pattern_of_librdkafka_is_matched_by_the_broker(crew: Crew, topics: To
 def test_a_classic_group_is_upgraded_and_downgraded_while_records_flow(
     classic: str, consumer: str, crew: Crew, topics: Topics, name: str
 ) -> None:
-    """K24 to K26: members of the other protocol take over one by one, and back again; nothing is lost or shared."""
+    """K24 to K26."""
+    upgrade_and_downgrade(classic, consumer, crew, topics, name)
+
+
+def upgrade_and_downgrade(
+    classic: str, consumer: str, crew: Crew, topics: Topics, name: str, assignor: str = "range"
+) -> None:
+    """Members of the other protocol take over one by one, and back again; nothing is lost or shared."""
     places = topics.create(name, 6)
     topics.fill(places)
-    old = {"assignor": "range", "topics": [name]}
+    old = {"assignor": assignor, "topics": [name]}
     new = {"assignor": "uniform", "topics": [name], "protocol": "consumer"}
     first, second = crew.start(classic, **old), crew.start(classic, **old)
     crew.wait_until_settled(places)
@@ -93,19 +100,22 @@ def test_a_classic_group_is_upgraded_and_downgraded_while_records_flow(
     check_laws(crew, topics.of(places))
 
 
-def test_static_members_take_over_from_those_of_the_other_protocol(crew: Crew, topics: Topics, name: str) -> None:
+@pytest.mark.parametrize("library", ["confluent"])
+def test_static_members_take_over_from_those_of_the_other_protocol(
+    library: str, crew: Crew, topics: Topics, name: str
+) -> None:
     """K14, K25, K26: by their instance ids, one after the other, and back again."""
     places = topics.create(name, 4)
     topics.fill(places)
     told = {"topics": [name], "session_timeout_ms": 60_000}
     ways = [{"assignor": "range"}, {"assignor": "uniform", "protocol": "consumer"}]
-    members = {instance: crew.start("confluent", instance_id=instance, **ways[0], **told) for instance in ("i", "j")}
+    members = {instance: crew.start(library, instance_id=instance, **ways[0], **told) for instance in ("i", "j")}
     crew.wait_until_settled(places)
     for way in (ways[1], ways[0]):
         for instance, member in list(members.items()):
             member.leave()
             topics.fill(places)
-            members[instance] = crew.start("confluent", instance_id=instance, **way, **told)
+            members[instance] = crew.start(library, instance_id=instance, **way, **told)
             crew.wait_until_settled(places)
     crew.wait_until_committed(topics.ends(places))
     check_laws(crew, topics.of(places))

@@ -1,10 +1,14 @@
 """franz-go and kafka-go: the newest protocol there is and one of the oldest, JoinGroup v2 and Heartbeat v0.
 
+franz-go is also a member of consumer groups (KIP-848). It falls back to the classic protocol without a word, so those
+tests ask the broker which protocol the members use.
+
 Building them takes a minute of two cores the first time, so they have a target of their own: make clients-go.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -14,11 +18,16 @@ from pathlib import Path
 
 import pytest
 
-from clients import test_assignors, test_members
-from clients.harness import Crew
+from apache_kafka import needs_apache_kafka
+from clients import test_assignors, test_consumer_groups, test_members
+from clients.either import EitherBroker, apache_kafka, coterie
+from clients.harness import BrokerProcess, Crew
+from clients.laws import check_laws, witness_of
 from clients.libraries import LIBRARIES, GoLibrary
 from clients.producing import Topics
+from clients.test_consumer_protocol import QUICK_GROUPS, judge
 from clients.test_secured import TOKENS, WAYS, Way, token
+from coterie import Admin, checked
 from secured_kafka import USERS, SecuredCoterie
 
 PROGRAMS = {"franz-go": "franz", "kafka-go": "kafkago"}
@@ -89,6 +98,231 @@ def test_go_and_python_share_a_group(crew: Crew, topics: Topics, name: str) -> N
     test_members.share_and_lose_one_after_the_other(
         ["kafka-go", "confluent", "franz-go", "aiokafka"], crew, topics, name
     )
+
+
+CONSUMER = {"assignor": "uniform", "protocol": "consumer"}
+
+
+def protocols(crew: Crew) -> dict[str, str]:
+    """From the client id of each member that is there to the protocol that it uses, as the broker tells it."""
+    with Admin(bootstrap_servers=crew.broker.bootstrap) as admin:
+        members = checked(admin.describe_groups([crew.group]))[crew.group].members
+    return {member.client_id: member.type or "classic" for member in members}
+
+
+def shares(crew: Crew) -> list[int]:
+    """How many partitions each member has that is there."""
+    return [len(member.read().owned) for member in crew.present]
+
+
+def group_types(crew: Crew) -> list[str]:
+    """The types that the group had in turn."""
+    types = (one["group_type"] for one in crew.broker.facts.of(crew.group, "RebalanceStarted"))
+    return [one for one, _ in itertools.groupby(types)]
+
+
+def test_consumer_group_members_of_franz_go_come_go_and_are_killed(crew: Crew, topics: Topics, name: str) -> None:
+    """K10, K13."""
+    test_consumer_groups.test_members_come_go_and_are_killed("franz-go", crew, topics, name)
+    assert group_types(crew) == ["consumer"]
+    assert protocols(crew) == {crew.members[0].client_id: "consumer"}
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_franz_go_librdkafka_and_our_consumer_share_a_consumer_group(
+    assignor: str, crew: Crew, topics: Topics, name: str
+) -> None:
+    """K11, K13: one after the other leaves or is killed, until a member of franz-go has all."""
+    places = topics.create(name, 8)
+    topics.fill(places)
+    told = {"assignor": assignor, "topics": [name], "protocol": "consumer"}
+    libraries = ["confluent", "franz-go", "coterie", "franz-go"]
+    members = [crew.start(library, **told) for library in libraries]
+    crew.wait_until_settled(places)
+    assert [len(member.owned) for member in members] == [2, 2, 2, 2]
+    assert protocols(crew) == {member.client_id: "consumer" for member in members}
+    for go in (members[0].leave, members[1].kill, members[2].leave):
+        topics.fill(places)
+        go()
+        topics.fill(places)
+        crew.wait_until_settled(places)
+        crew.wait_until_committed(topics.ends(places))
+    assert members[3].owned == places
+    assert group_types(crew) == ["consumer"]
+    check_laws(crew, topics.of(places))
+
+
+def test_a_suspended_member_of_franz_go_comes_back(crew: Crew, topics: Topics, name: str) -> None:
+    """K8, K10: its session has run out meanwhile, so it loses what it had and joins as a new member."""
+    places = topics.create(name, 4)
+    topics.fill(places)
+    told = {"topics": [name], **CONSUMER}
+    stays, late = crew.start("franz-go", **told), crew.start("franz-go", **told)
+    crew.wait_until_settled(places)
+    crew.wait_until_committed(topics.ends(places))
+    late.suspend()
+    topics.fill(places)
+    crew.wait_until(lambda: stays.read().owned == places, "the other has all")
+    late.resume()
+    crew.wait_until(lambda: bool(late.told("lost")), "the suspended member knows that it has lost them")
+    crew.wait_until_settled(places)
+    topics.fill(places)
+    crew.wait_until_committed(topics.ends(places))
+    assert [len(member.owned) for member in (stays, late)] == [2, 2]
+    (expired,) = crew.broker.facts.of(name, "MemberExpired")
+    assert crew.broker.facts.member_ids(name)[expired["member_id"]] == late.client_id
+    assert protocols(crew) == {stays.client_id: "consumer", late.client_id: "consumer"}
+    check_laws(crew, topics.of(places))
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_consumer_group_of_franz_go_outlives_its_broker(end: str, tmp_path: Path) -> None:
+    """K27: members, epochs and assignments are read back, and nobody has to join again."""
+    patient = {"group.consumer.session.timeout.ms": 45_000}
+    with BrokerProcess(tmp_path, patient) as broker, Crew(broker, tmp_path, "outlives") as crew:
+        topics = Topics(broker.bootstrap)
+        places = topics.create("t", 6)
+        topics.fill(places)
+        for _ in range(3):
+            crew.start("franz-go", topics=["t"], **CONSUMER)
+        crew.wait_until_settled(places)
+        crew.wait_until_committed(topics.ends(places))
+        rebalances = crew.rebalances()
+        getattr(broker, end)()
+        broker.start()
+        topics.fill(places)
+        crew.wait_until_settled(places)
+        crew.wait_until_committed(topics.ends(places))
+        (loaded,) = broker.facts.of("outlives", "GroupLoaded")
+        assert len(loaded["members"]) == 3
+        assert crew.rebalances() == rebalances
+        assert set(protocols(crew).values()) == {"consumer"}
+        check_laws(crew, topics.of(places))
+        for member in crew.present:
+            member.leave()
+
+
+def test_added_partitions_find_an_owner_in_a_consumer_group(crew: Crew, topics: Topics, name: str) -> None:
+    """K28: the broker gives them out, before the members have heard of them in any metadata."""
+    places = topics.create(name, 2)
+    topics.fill(places)
+    for _ in range(2):
+        crew.start("franz-go", topics=[name], **CONSUMER)
+    crew.wait_until_settled(places)
+    places |= topics.grow(name, 6)
+    topics.fill(places)
+    crew.wait_until_settled(places)
+    crew.wait_until_shares_are([3, 3])
+    crew.wait_until_committed(topics.ends(places))
+    assert group_types(crew) == ["consumer"]
+    check_laws(crew, topics.of(places))
+
+
+def test_a_pattern_of_franz_go_is_matched_by_the_broker(crew: Crew, topics: Topics, name: str) -> None:
+    """K7: franz-go puts .* on both sides of it; a topic that is created later is taken in."""
+    places = topics.create(f"{name}-a", 2)
+    topics.create(f"not-{name}-a", 2)
+    topics.fill(places)
+    for _ in range(2):
+        crew.start("franz-go", pattern=f"{name}-.*", metadata_max_age_ms=500, **CONSUMER)
+    crew.wait_until_settled(places)
+    places |= topics.create(f"{name}-b", 2)
+    topics.fill(places)
+    crew.wait_until_settled(places)
+    crew.wait_until_shares_are([2, 2])
+    crew.wait_until_committed(topics.ends(places))
+    assert group_types(crew) == ["consumer"]
+    check_laws(crew, topics.of(places))
+
+
+@pytest.mark.parametrize(
+    ("classic", "consumer", "assignor"),
+    [
+        ("franz-go", "franz-go", "range"),
+        ("franz-go", "franz-go", "cooperative-sticky"),
+        ("franz-go", "confluent", "cooperative-sticky"),
+        ("confluent", "franz-go", "range"),
+    ],
+)
+def test_a_classic_group_is_upgraded_and_downgraded(
+    classic: str, consumer: str, assignor: str, crew: Crew, topics: Topics, name: str
+) -> None:
+    """K24 to K26."""
+    test_consumer_groups.upgrade_and_downgrade(classic, consumer, crew, topics, name, assignor)
+    assert group_types(crew) == ["classic", "consumer", "classic"]
+
+
+def test_static_members_of_franz_go_change_their_protocol(crew: Crew, topics: Topics, name: str) -> None:
+    """K14, K25, K26."""
+    test_consumer_groups.test_static_members_take_over_from_those_of_the_other_protocol("franz-go", crew, topics, name)
+    assert len(crew.broker.facts.of(name, "MemberReplaced")) == 4
+    assert set(protocols(crew).values()) == {"classic"}
+
+
+@pytest.fixture(scope="module", params=["coterie", pytest.param("kafka", marks=needs_apache_kafka)])
+def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EitherBroker]:
+    """One for what clients cannot do, which must be the same on both."""
+    starts = {"coterie": coterie, "kafka": apache_kafka}
+    settings = {**QUICK_GROUPS, "group.initial.rebalance.delay.ms": "0"}
+    with starts[request.param](tmp_path_factory.mktemp(request.param), settings) as running:
+        yield running
+
+
+def test_a_static_member_of_franz_go_comes_back_when_its_session_has_run_out(
+    either: EitherBroker, tmp_path: Path, name: str
+) -> None:
+    """K5, K14: franz-go 1.22 leaves with epoch -2 and without its instance id, and does not tell that it is refused."""
+    topics = Topics(either.bootstrap)
+    places = topics.create(name, 4)
+    topics.fill(places)
+    told = {"topics": [name], **CONSUMER}
+    with Crew(either, tmp_path, name) as crew:
+        stays = crew.start("franz-go", instance_id="stays", **told)
+        goes = crew.start("franz-go", instance_id="goes", **told)
+        crew.wait_until(lambda: shares(crew) == [2, 2], "both have two")
+        ends = topics.ends(places)
+        crew.wait_until(lambda: either.facts.committed(name) == ends, "everything is committed")
+        goes.leave()
+        topics.fill(places)
+        back = crew.start("franz-go", instance_id="goes", **told)
+        crew.wait_until(lambda: bool(back.told("error")), "the instance id is still taken")
+        assert "UNRELEASED_INSTANCE_ID" in back.told("error")[0]["error"]
+        crew.wait_until(lambda: stays.read().owned == places, "the session of the old member has run out")
+        crew.wait_until(lambda: shares(crew) == [2, 2], "the new member has joined")
+        topics.fill(places)
+        ends = topics.ends(places)
+        crew.wait_until(lambda: either.facts.committed(name) == ends, "everything is committed")
+        judge(either, name, [witness_of(member) for member in crew.members], topics.of(places))
+
+
+def test_a_group_of_kafka_go_is_upgraded_only_when_it_is_empty(either: EitherBroker, tmp_path: Path, name: str) -> None:
+    """K24, K25: kafka-go 0.4 calls its subscriptions version 1 and leaves out the field that version 1 has.
+
+    Nor can it join a consumer group.
+    """
+    topics = Topics(either.bootstrap)
+    places = topics.create(name, 4)
+    topics.fill(places)
+    with Crew(either, tmp_path, name) as crew:
+        old = crew.start("kafka-go", assignor="range", topics=[name])
+        crew.wait_until(lambda: shares(crew) == [4], "kafka-go has all")
+        new = crew.start("franz-go", topics=[name], **CONSUMER)
+        crew.wait_until(lambda: bool(new.told("error")), "the upgrade is refused")
+        assert "GROUP_ID_NOT_FOUND" in new.told("error")[0]["error"]
+        topics.fill(places)
+        ends = topics.ends(places)
+        crew.wait_until(lambda: either.facts.committed(name) == ends, "kafka-go reads on")
+        assert old.owned == places and not new.owned
+        old.leave()
+        crew.wait_until(lambda: shares(crew) == [4], "franz-go has all")
+        topics.fill(places)
+        ends = topics.ends(places)
+        crew.wait_until(lambda: either.facts.committed(name) == ends, "everything is committed")
+        again = crew.start("kafka-go", assignor="range", topics=[name])
+        crew.wait_until(lambda: bool(again.told("error")), "kafka-go is refused")
+        assert again.told("error")[0]["error"].startswith("[-1] Unknown")
+        assert protocols(crew) == {new.client_id: "consumer"}
+        judge(either, name, [witness_of(member) for member in crew.members], topics.of(places))
 
 
 @pytest.fixture(scope="module")
