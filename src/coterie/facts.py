@@ -277,9 +277,9 @@ class MemberAssigned(Fact):
     """-2 for a static member that has left for a while."""
     state: str
     """Stable, UnrevokedPartitions or UnreleasedPartitions."""
-    assigned: Mapping[str, Sequence[int]]
+    assigned: Mapping[str, list[int]]
     """The partitions that it may read, by topic."""
-    pending_revocation: Mapping[str, Sequence[int]]
+    pending_revocation: Mapping[str, list[int]]
     """The partitions that it must give up and has not yet: it owns them until then."""
 
 

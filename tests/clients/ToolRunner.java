@@ -75,8 +75,9 @@ public class ToolRunner {
 
 // A producer sends numbered records for some time, and a member of a group reads them meanwhile and commits.
 //
-// Arguments: a file with the settings of both, topic, group, for how many ms. It prints one line of JSON: how many
-// records were sent and read, how many different ones, the committed offset, and how often the clients authenticated again.
+// Arguments: a file with the settings of both, topic, group, for how many ms, and how often each client must authenticate
+// again before it ends. It prints one line of JSON: how many records were sent and read, how many different ones, the
+// committed offset, and how often the clients authenticated again.
 class PassOn {
     static final long PATIENCE_MS = 60_000;
     static final int AT_ONCE = 10;
@@ -90,6 +91,7 @@ class PassOn {
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         long ends = System.currentTimeMillis() + Long.parseLong(given[3]);
+        long renewals = Long.parseLong(given[4]);
         List<String> read = new ArrayList<>();
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         try (KafkaProducer<String, String> producer =
@@ -106,7 +108,7 @@ class PassOn {
                 }
                 poll(consumer, read);
             } while (System.currentTimeMillis() < ends
-                || (again(producer, consumer) == 0 && System.currentTimeMillis() < ends + PATIENCE_MS));
+                || (again(producer, consumer) < renewals && System.currentTimeMillis() < ends + PATIENCE_MS));
             for (Future<RecordMetadata> each : sent) {
                 each.get();
             }

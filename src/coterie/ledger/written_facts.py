@@ -129,7 +129,7 @@ def _reader(hint: Any) -> _Reader:
         of_key, of_value = _reader(inner[0]), _reader(inner[1])
         from_text = int if inner[0] is int else of_key  # keys of JSON are strings
         return lambda value: {from_text(key): of_value(one) for key, one in value.items()}
-    if origin is Sequence:
+    if origin in (Sequence, list):
         of_one = _reader(inner[0])
         return lambda value: [of_one(one) for one in value]
     if origin is tuple:
