@@ -471,12 +471,11 @@ def compare_designs(
 ) -> None:
     """Run one scenario on four consumer-group designs and compare the cost.
 
-    Design 1, ZooKeeper watchers: each consumer watches and decides by itself. Design 2, server-side: a coordinator
-    watches and decides. Design 3, the classic protocol: the coordinator manages the group and a member decides; eager
-    and cooperative. Design 4, KIP-848 (group.protocol=consumer): the coordinator decides, and each member changes over
-    by itself. In the scenario n consumers share a topic; one joins, one crashes, the coordinating broker restarts, and
-    the assignment strategy changes. It is simulated: designs 1 and 2 with a model of ZooKeeper whose followers lag,
-    designs 3 and 4 with the real broker and members.
+    Design 1, ZooKeeper watchers: each consumer decides by itself. Design 2, server-side: a coordinator decides. Design
+    3, the classic protocol: a member decides; eager and cooperative. Design 4, KIP-848 (group.protocol=consumer): the
+    coordinator decides, and each member changes over by itself. In the scenario n consumers share a topic; one joins,
+    one crashes, the coordinating broker restarts, and the assignment strategy changes. It is simulated: designs 1 and 2
+    with a model of ZooKeeper whose followers lag, designs 3 and 4 with the real broker and members.
 
     It prints for each change and group size: ZooKeeper notifications and reads, messages between members and
     coordinator, time until all partitions are read again, times with two owners or none, unassigned
@@ -486,8 +485,6 @@ def compare_designs(
     With --real it also counts on a real ZooKeeper, and runs the designs as processes.
 
     Try it: coterie compare-designs --members 3,10 --seeds 0-4 --out pictures
-
-    Try it: coterie compare-designs --members 4 --partitions 12 --seeds 6
 
     Try it: coterie compare-designs --members 3,6,12 --seeds 0-2 --real
     """
