@@ -51,7 +51,7 @@ from coterie.history.zookeeper_server import ZooKeeper
 from coterie.history.zookeeper_watchers import ConsumerPhase, WatchingConsumer, WatchingSettings
 
 SESSION_MS = 8_000
-TIMEOUT_MS, STABLE_MS = 30_000, 300
+TIMEOUT_MS, STABLE_MS = 120_000, 300
 NOTIFIED = "zk_sum_node_children_watch_count"
 SETTINGS = WatchingSettings(rebalance_max_retries=50, rebalance_backoff_ms=100)
 """Members must not give up while they are counted."""
