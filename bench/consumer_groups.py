@@ -6,7 +6,7 @@ Both brokers run at once, each on its defaults, and are loaded in turn. Kafka is
 
 heartbeat: CPU of a ConsumerGroupHeartbeat that changes nothing, one under way on each connection.
 large: CPU of a group of 1 000 members with 1 000 partitions, from the first join until all is owned; then one member
-    more, again until all is owned. Members send heartbeats in rounds, each member once in a round.
+    more, again until all is owned. Members send heartbeats in passes, each member once in a pass.
 grown: a topic of ten members of librdkafka grows from 100 to 1 000 partitions. Seconds until all are owned, in a
     classic group (cooperative-sticky, metadata refreshed every second) and in a consumer group.
 target: a target for 1 000 members and 10 000 partitions, in this process: milliseconds on the thread that computes it
@@ -52,7 +52,7 @@ _LOADING = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }
-"""Kafka's answers while it makes the topic of the groups: the next round joins again."""
+"""Kafka's answers while it makes the topic of the groups: the next pass joins again."""
 
 
 class Broker(Process):
@@ -118,16 +118,16 @@ def one_round(members: Sequence[Member]) -> None:
 
 
 def until_owned(groups: Sequence[Sequence[Member]], partitions: int) -> int:
-    """Send rounds of heartbeats until each group owns all its partitions, spread evenly, in one epoch."""
+    """Send passes of heartbeats until each group owns all its partitions, spread evenly, in one epoch."""
     give_up = time.monotonic() + PATIENCE_S
-    rounds = 0
+    passes = 0
     while True:
         one_round([member for group in groups for member in group])
-        rounds += 1
+        passes += 1
         if all(_is_settled(group, partitions) for group in groups):
-            return rounds
+            return passes
         if time.monotonic() > give_up:
-            raise SystemExit(f"not all partitions are owned after {rounds} rounds")
+            raise SystemExit(f"not all partitions are owned after {passes} passes")
         time.sleep(INTERVAL_S)
 
 
@@ -213,15 +213,15 @@ def heartbeat(brokers: Mapping[str, Broker], connections: int, seconds: float, s
 
 
 def large_once(broker: Broker, members: int, number: int) -> tuple[float, float, int]:
-    """Return milliseconds of CPU of a group from nothing, and of one member more; and all rounds that it took."""
+    """Return milliseconds of CPU of a group from nothing, and of one member more; and all passes that it took."""
     links = [Link(broker.where) for _ in range(50)]
     group = f"large-{number}"
     crowd = [Member(links[at % 50], group, f"member-{at:032}", ["large"]) for at in range(members)]
     before = broker.cpu_s()
-    rounds = until_owned([crowd], members)
+    passes = until_owned([crowd], members)
     settled = broker.cpu_s()
     crowd.append(Member(links[0], group, f"member-{members:032}", ["large"]))
-    rounds += until_owned([crowd], members)
+    passes += until_owned([crowd], members)
     after = broker.cpu_s()
     for member in crowd:
         member.leave()
@@ -229,7 +229,7 @@ def large_once(broker: Broker, members: int, number: int) -> tuple[float, float,
         member.receive()
     for link in links:
         link.socket.close()
-    return (settled - before) * 1e3, (after - settled) * 1e3, rounds
+    return (settled - before) * 1e3, (after - settled) * 1e3, passes
 
 
 def large(brokers: Mapping[str, Broker], members: int, runs: int) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def large(brokers: Mapping[str, Broker], members: int, runs: int) -> dict[str, A
     return {
         "members": members,
         "partitions": members,
-        "rounds": {name: [row[2] for row in found] for name, found in rows.items()},
+        "passes": {name: [row[2] for row in found] for name, found in rows.items()},
         "from_nothing_cpu_ms": compared({name: [row[0] for row in rows[name]] for name in rows}, AIMS["large"]),
         "one_more_cpu_ms": compared({name: [row[1] for row in rows[name]] for name in rows}, AIMS["large"]),
     }

@@ -71,7 +71,7 @@ class GroupService:
     reporter: Reporter
     wall: WallClock
     assignors: Mapping[str, Assignor]
-    """Those of `group.consumer.assignors` that are not Kafka's."""
+    """The assignors of `group.consumer.assignors`, by name, without Kafka's own."""
 
     # --- events and effects of the coordinator ------------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ class MetadataCache:
         self.endpoints: dict[str, dict[int, tuple[str, int]]] = {
             PLAINTEXT: dict.fromkeys(leadership.nodes, ("127.0.0.1", 0))
         }
-        """For each listener, the host and port of each node; known when it listens (S1)."""
+        """The host and port of each node, by the name of the listener. They are set when it listens (S1)."""
         self.listeners: dict[int, list[str]] = {}
-        """Where each node listens, as the setting `listeners` has it; known when it does."""
+        """The addresses of each node, in the form of the setting `listeners`. They are set when it listens."""
         self.version = 0
         """A number that grows whenever a topic is created or deleted, or gets partitions."""
         self._leadership = leadership

@@ -25,7 +25,7 @@ def _commit_simply(world: GroupWorld) -> None:
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
-    """K24: epochs start anew, offsets stay, also after a load."""
+    """K24: epochs start again from the beginning, offsets stay, also after a load."""
     world = GroupWorld(t=1)
     _commit_simply(world)
     a = world.member("a").joins("t")

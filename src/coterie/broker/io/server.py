@@ -130,7 +130,7 @@ class Server:
         self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
         self._background_tasks = ThreadPoolExecutor(1, "coterie-background")
         self._computations: deque[Computation] = deque()
-        """Those that wait for their turn."""
+        """The computations of targets that wait for a thread."""
         self._computing = 0
         self._link_closed = asyncio.Event()
         """Set when a connection has closed."""

@@ -21,7 +21,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 _RECORD = 1 << 14
 """The most that a record of TLS has. What is read at once is allocated first, whatever comes."""
 SMALL = 4096
-"""What has no more bytes may wait for the end of a turn (`TlsTurn` in `sockets.py`)."""
+"""The largest read, in bytes, that may wait for the end of a turn (`TlsTurn` in `sockets.py`)."""
 
 
 def server_context(settings: BrokerSettings) -> ssl.SSLContext:

@@ -13,7 +13,7 @@ class GroupConfigs:
     def __init__(self, files: Files) -> None:
         self._files = files
         self.by_group: dict[str, dict[str, str]] = self._read()
-        """What each group has of its own. The object stays the same: coordinators look into it."""
+        """The configs that are set for a group, by its id. Coordinators keep this object, so it is never replaced."""
 
     def _read(self) -> dict[str, dict[str, str]]:
         if not self._files.exists(GROUP_CONFIGS.path):

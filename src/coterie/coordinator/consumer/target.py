@@ -188,7 +188,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, names: Mapping[UU
 def nonsense(members: Sequence[Member], topics: Mapping[str, Topic], shares: object) -> str:
     """Return what is wrong with the answer of an assignor; "" if it can be used.
 
-    Each partition of a topic that somebody subscribes to has exactly one member, and that member subscribes to it.
+    Each partition of a subscribed topic has exactly one member, and that member subscribes to the topic.
     """
     if not isinstance(shares, Mapping):
         return f"its answer is not a mapping of members, but {type(shares).__name__}"
