@@ -37,10 +37,12 @@ def flush(directory: DataDirectory) -> None:
             directory.ends.add([(log.key, target.end)])
 
 
-def written(files: Files, *, clean: bool, count: int = 30) -> list[tuple[int, bytes | None]]:
-    """A topic with batches in several segments of partition 0; its content."""
+def written(
+    files: Files, *, clean: bool, count: int = 30, topic: StoredTopic = ORDERS
+) -> list[tuple[int, bytes | None]]:
+    """Write a topic with batches in several segments of partition 0, and return its content."""
     directory = opened(files)
-    make(directory.create_topic(ORDERS, NOW))
+    make(directory.create_topic(topic, NOW))
     log = directory.logs["orders", 0]
     for number in range(count):
         log.append(batch(b"%d" % number + bytes(40), timestamps=[number]), NOW)

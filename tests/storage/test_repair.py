@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from coterie.storage.log_errors import DamagedFileError, DirectoryError
 from coterie.storage.metadata_files import META, TOPICS
 from coterie.storage.repair import Findings, carry_out, inspect
 from logs import batch, read_all
-from storage.directories import NOW, change, flipped, make, opened, segments, written
+from storage.directories import NOW, ORDERS, change, flipped, make, opened, segments, written
 
 
 def base_of(path: str) -> int:
@@ -106,6 +107,18 @@ def test_what_is_whole_is_saved_and_what_is_lost_is_said(
         data.close()
     data = opened(files)
     assert data.logs["orders", 0].append(batch(b"more"), NOW).base_offset == 30
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_wrong_base_offset_in_a_compacted_log_is_damage(at: int, which: int) -> None:
+    """A compacted log has gaps, but none that its indexes cannot hold: the rule of `Segment.recover`."""
+    files = MemoryFiles()
+    written(files, clean=True, topic=replace(ORDERS, configs={"cleanup.policy": "compact"}))
+    first, after = bit(which, at)(files)
+    (log,) = repaired(files).damaged_logs
+    assert log.lost == [(first, after)]
+    assert opened(files).logs["orders", 0].log_end == 30
 
 
 def test_an_interrupted_repair_is_begun_again() -> None:

@@ -26,6 +26,7 @@ from coterie.storage.cleanup import finish_swaps
 from coterie.storage.durable_ends import LogState
 from coterie.storage.files import Files, read_file
 from coterie.storage.metadata_files import StoredTopic, decode_partition_metadata
+from coterie.storage.segment import MAX_RELATIVE
 from coterie.storage.segment_files import LOG, join, named, offsets_of
 from coterie.storage.stray_directories import PARTITION_FILE
 
@@ -137,7 +138,7 @@ class LogInspection:
         epoch = 0
         at = 0
         due = after if after is not None else known.end
-        for position, header, why in _walk(data, offset, is_compacted=found.is_compacted, after=after):
+        for position, header, why in _walk(data, base, offset, is_compacted=found.is_compacted, after=after):
             if header is None:
                 if after is None and offset >= known.end and position == len(data):
                     break  # it was torn by a crash: an opening cuts it
@@ -176,14 +177,15 @@ class LogInspection:
 
 
 def _walk(
-    data: bytes, offset: int, *, is_compacted: bool, after: int | None
+    data: bytes, base: int, offset: int, *, is_compacted: bool, after: int | None
 ) -> Iterator[tuple[int, BatchHeader | None, str]]:
     """Yield position and header of each whole batch that continues the log.
 
-    At one that does not, yield where the next whole one begins, None and the reason.
+    At one that does not, yield where the next whole one begins, None and the reason. No segment has offsets beyond
+    those that its indexes can hold: `Segment.recover` has the same rule.
     """
     at = 0
-    last = after if after is not None else 2**62
+    last = after if after is not None else base + MAX_RELATIVE + 1
     while at < len(data):
         header, why = _batch_at(data, at, offset, last)
         if header is not None and not is_compacted and header.base_offset != offset:
@@ -252,7 +254,7 @@ def batches_left(files: Files, log: LogFinding) -> Iterator[bytes]:
         for base in offsets_of(files.names(log.path), LOG):
             if base not in log.rewritten:
                 data = read_file(files, join(log.path, named(base, LOG)))
-                for position, header, _ in _walk(data, base, is_compacted=True, after=None):
+                for position, header, _ in _walk(data, base, base, is_compacted=True, after=None):
                     if header is not None:
                         yield data[position : position + header.size]
     for pieces in log.rewritten.values():
