@@ -266,6 +266,17 @@ def _flip(files: Files, path: str, _older: Files, rng: Random) -> bool:
     return bool(content)
 
 
+def _flip_base_offset(files: Files, path: str, _older: Files, rng: Random) -> bool:
+    """Change a bit of the base offset of a batch: no checksum covers it."""
+    content = bytearray(read_file(files, path))
+    positions = [at for at, _ in batches(bytes(content))] if path.endswith(".log") else []
+    if positions:
+        bit = rng.randrange(64)
+        content[rng.choice(positions) + bit // 8] ^= 1 << bit % 8
+        _write(files, path, content)
+    return bool(positions)
+
+
 def _zero(files: Files, path: str, _older: Files, rng: Random) -> bool:
     content = bytearray(read_file(files, path))
     if not any(content):
@@ -287,6 +298,7 @@ DAMAGES: Mapping[str, Callable[[Files, str, Files, Random], bool]] = {
     "deleted": _delete,
     "truncated": _truncate,
     "one bit": _flip,
+    "one bit of a base offset": _flip_base_offset,
     "zeroed page": _zero,
     "older copy": _replace,
 }
@@ -341,7 +353,7 @@ def cases(directories: Mapping[str, Directory], flips: int, *, all_files: bool, 
                 for damage in DAMAGES:
                     if directory.files.exists(f"{path}/partition.metadata") and damage != "deleted":
                         continue
-                    for number in range(flips if damage == "one bit" else 1):
+                    for number in range(flips if damage.startswith("one bit") else 1):
                         yield Case(path, damage, how, number)
 
 

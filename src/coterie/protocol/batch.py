@@ -62,6 +62,14 @@ class CorruptBatchError(BatchError):
     code = ErrorCode.CORRUPT_MESSAGE
 
 
+class MisplacedBatchError(CorruptBatchError):
+    """The batch is whole, but it does not continue the log: a base offset, which no checksum covers, is wrong."""
+
+    def __init__(self, why: str, base_offset: int) -> None:
+        super().__init__(why)
+        self.base_offset = base_offset
+
+
 class InvalidBatchError(BatchError):
     """Intact, but it contradicts itself or claims what a client may not."""
 

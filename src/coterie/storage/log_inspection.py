@@ -138,7 +138,10 @@ class LogInspection:
         epoch = 0
         at = 0
         due = after if after is not None else known.end
-        for position, header, why in _walk(data, base, offset, is_compacted=found.is_compacted, after=after):
+        most = base + MAX_RELATIVE + 1
+        last = after if after is not None else most
+        gaps_below = 0 if not found.is_compacted else most if self._known is None else known.end
+        for position, header, why in _walk(data, offset, last, gaps_below):
             if header is None:
                 if after is None and offset >= known.end and position == len(data):
                     break  # it was torn by a crash: an opening cuts it
@@ -176,35 +179,39 @@ class LogInspection:
         return offset
 
 
-def _walk(
-    data: bytes, base: int, offset: int, *, is_compacted: bool, after: int | None
-) -> Iterator[tuple[int, BatchHeader | None, str]]:
-    """Yield position and header of each whole batch that continues the log.
+def _walk(data: bytes, offset: int, last: int, gaps_below: int) -> Iterator[tuple[int, BatchHeader | None, str]]:
+    """Yield position and header of each whole batch that continues the log, up to the offset `last`.
 
-    At one that does not, yield where the next whole one begins, None and the reason. No segment has offsets beyond
-    those that its indexes can hold: `Segment.recover` has the same rule.
+    At one that does not, yield where the next whole one begins, None and the reason. The rule of gaps is that of
+    `Segment.recover`. A batch behind a gap is wrong if the next one begins within the gap or the batch.
     """
     at = 0
-    last = after if after is not None else base + MAX_RELATIVE + 1
     while at < len(data):
-        header, why = _batch_at(data, at, offset, last)
-        if header is not None and not is_compacted and header.base_offset != offset:
-            why = f"the batch begins at offset {header.base_offset}, not {offset}"
-            header = None
+        header, why = _batch_at(data, at, offset, last, gaps_below)
         if header is None:
             at = _next_batch(data, at + 1, offset, last)
             yield at, None, why
-            if at < len(data):
-                header, why = _batch_at(data, at, offset, last)
-                assert header is not None
-                yield at, header, ""
-                at, offset = at + header.size, header.next_offset
-            continue
+            if at == len(data):
+                return
+            header = _whole_at(data, at, offset, last)[0]
+            assert header is not None
         yield at, header, ""
         at, offset = at + header.size, header.next_offset
 
 
-def _batch_at(data: bytes, at: int, first: int, last: int) -> tuple[BatchHeader | None, str]:
+def _batch_at(data: bytes, at: int, first: int, last: int, gaps_below: int) -> tuple[BatchHeader | None, str]:
+    """Return the header of the batch if it continues the log; else None and the reason."""
+    header, why = _whole_at(data, at, first, last)
+    if header is None or header.base_offset == first:
+        return header, why
+    following = _whole_at(data, at + header.size, first, last)[0]
+    if header.next_offset > gaps_below or (following is not None and following.base_offset < header.next_offset):
+        return None, f"the batch begins at offset {header.base_offset}, not {first}"
+    return header, ""
+
+
+def _whole_at(data: bytes, at: int, first: int, last: int) -> tuple[BatchHeader | None, str]:
+    """Return the header of the batch if it is whole and within the offsets; else None and the reason."""
     try:
         header = parse_header(data, at)
         check_sum(data, header, at)
@@ -219,7 +226,7 @@ def _next_batch(data: bytes, at: int, first: int, last: int) -> int:
     """Return where the next whole batch begins; the end if there is none."""
     at = data.find(2, at + _MAGIC_AT)
     while at >= 0:
-        if len(data) - at + _MAGIC_AT >= HEADER_SIZE and _batch_at(data, at - _MAGIC_AT, first, last)[0] is not None:
+        if len(data) - at + _MAGIC_AT >= HEADER_SIZE and _whole_at(data, at - _MAGIC_AT, first, last)[0] is not None:
             return at - _MAGIC_AT
         at = data.find(2, at + 1)
     return len(data)
@@ -254,7 +261,8 @@ def batches_left(files: Files, log: LogFinding) -> Iterator[bytes]:
         for base in offsets_of(files.names(log.path), LOG):
             if base not in log.rewritten:
                 data = read_file(files, join(log.path, named(base, LOG)))
-                for position, header, _ in _walk(data, base, base, is_compacted=True, after=None):
+                last = base + MAX_RELATIVE + 1
+                for position, header, _ in _walk(data, base, last, gaps_below=last):
                     if header is not None:
                         yield data[position : position + header.size]
     for pieces in log.rewritten.values():

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coterie.errors import MalformedError
-from coterie.protocol.batch import BatchError, BatchHeader, batches
+from coterie.protocol.batch import BatchError, BatchHeader, MisplacedBatchError, batches
 from coterie.protocol.records import marker_of
 from coterie.storage.cleanup import finish_swaps
 from coterie.storage.durable_ends import Damage, DamageError, LogFound, LogState, SegmentFound, SegmentState, damages_of
@@ -253,8 +253,8 @@ def _load(
     if not loaded.damages:
         snapshot_at = _read_producers(files, directory, producers, known_to)
         _replay(directory, loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
-    gapless = is_gapless(config, known)
-    _recover(files, directory, loaded, first_unsure, journaled, known, clean=clean, gapless=gapless)
+    gaps_below = None if known is None else 0 if is_gapless(config, known) else known.end
+    _recover(files, directory, loaded, first_unsure, journaled, known, clean=clean, gaps_below=gaps_below)
     if loaded.damages:
         raise DamageError(list({damage.path: damage for damage in reversed(loaded.damages)}.values())[::-1])
     return loaded
@@ -400,34 +400,37 @@ def _recover(
     known: LogState | None,
     *,
     clean: bool,
-    gapless: bool,
+    gaps_below: int | None,
 ) -> None:
     """Check every batch from `first_unsure` on. If there is damage nothing is cut or written.
 
-    After a clean shutdown nothing is torn: what is not whole is damage, even if all offsets are there.
+    After a clean shutdown nothing is torn: what is not whole is damage, even if all offsets are there. So is a whole
+    batch with durable records that does not continue the log: a torn write leaves no such thing.
     """
     segments, damages = loaded.segments, loaded.damages
-    durable_end, gaps_below = (known.end, known.gaps_below) if known is not None else (0, 0)
+    durable_end, holes_below = (known.end, known.gaps_below) if known is not None else (0, 0)
     slot = first_unsure
     while slot < len(segments):
         segment = segments[slot]
         expected = max(segment.base_offset, segments[slot - 1].next_offset if slot else 0)
         stored = files.size(segment.path(LOG))
-        why = ""
+        why, is_misplaced = "", False
         try:
-            for found in segment.recover(expected, gapless=gapless):
+            for found in segment.recover(expected, gaps_below=gaps_below):
                 loaded.recovery.batches_checked += 1
                 loaded.note(found)
         except BatchError as error:
             why = str(error)
+            is_misplaced = isinstance(error, MisplacedBatchError) and error.base_offset < durable_end
         # It must reach `due`: the end of what was durable, or the next segment. Of a log whose ends were not kept, and
         # where compaction left gaps, nothing is known to be missing.
         due = min([durable_end, *(after.base_offset for after in segments[slot + 1 : slot + 2])])
         is_kept = known is not None and due > known.start
-        is_short = journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= gaps_below)
-        if is_kept and (is_short or (why and clean)):
+        is_short = journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= holes_below)
+        if is_kept and (is_short or is_misplaced or (why and clean)):
             wrong = f"is damaged: {why}" if why else f"ends at offset {segment.next_offset}"
-            damages.append(Damage(segment.path(LOG), wrong, directory, (segment.next_offset, due)))
+            lost = (expected if is_misplaced else segment.next_offset), due
+            damages.append(Damage(segment.path(LOG), wrong, directory, lost))
         if damages:
             slot += 1
             continue

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import NamedTuple
 
-from coterie.protocol.batch import HEADER_SIZE, NO_TIMESTAMP, BatchError, BatchHeader, CorruptBatchError
+from coterie.protocol.batch import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchError,
+    BatchHeader,
+    CorruptBatchError,
+    MisplacedBatchError,
+)
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.records import records
 from coterie.storage.files import File, Files, Sync, read_file
@@ -239,28 +246,31 @@ class Segment:
 
     # --- recovering ---------------------------------------------------------------------------------------------------
 
-    def recover(self, expected_offset: int, *, gapless: bool = False) -> Iterator[BatchInFile]:
+    def recover(self, expected_offset: int, *, gaps_below: int | None = None) -> Iterator[BatchInFile]:
         """Read all batches, check their checksums and build the indexes, `size` and `next_offset` again.
 
-        `gapless`: each batch must begin where the one before ends.
+        `gaps_below`: only durable records are compacted, so a batch behind a gap must end there at the latest. Without
+        it, gaps may be as long as the indexes allow.
 
         Raises `BatchError` where the valid part ends; the segment is then what was read, and `cut_tail` removes the
-        rest.
+        rest. It is a `MisplacedBatchError` if the next batch is whole.
         """
         if self._file is None:
             self._file = self._files.open(self.path(LOG))
         self._reset_indexes()
         self.size = self._old_size = 0
         self.next_offset = self.base_offset
+        latest = self.base_offset + MAX_RELATIVE + 1 if gaps_below is None else gaps_below
         for found in whole_batches(self._file, 0, self._file.size, verify=True):
-            latest = expected_offset if gapless else self.base_offset + MAX_RELATIVE
-            if not expected_offset <= found.header.base_offset <= latest:
-                raise CorruptBatchError(
-                    f"the batch at byte {found.position} starts at offset {found.header.base_offset}, "
-                    f"where {expected_offset} or a little more should be next"
+            base_offset, next_offset = found.header.base_offset, found.header.next_offset
+            if base_offset != expected_offset and not (expected_offset < base_offset and next_offset <= latest):
+                raise MisplacedBatchError(
+                    f"the batch at byte {found.position} starts at offset {base_offset}, "
+                    f"where {expected_offset} or a little more should be next",
+                    base_offset,
                 )
             self._note(found.header)
-            expected_offset = found.header.next_offset
+            expected_offset = next_offset
             yield found
 
     def indexes_look_right(self, sizes: tuple[int, int] | None = None) -> bool:
@@ -384,21 +394,36 @@ class Segment:
         first, expected = at, self.base_offset if at == 0 else -1
         if self._checked is not None and self._checked[0] <= at <= self._checked[1]:
             first, at, expected = self._checked
+        behind_gap: tuple[int, int] | None = None
+        """The position of the last batch, and what was expected there, if it did not begin with that."""
         try:
             for found in whole_batches(file, at, until, verify=True):
-                base = found.header.base_offset
-                if base < expected or (gapless and base > expected >= 0):
-                    raise CorruptBatchError(
-                        f"the batch at byte {found.position} begins at offset {base}, not {expected}"
-                    )
+                self._check_place(found.position, found.header, expected, gapless=gapless)
+                behind_gap = (at, expected) if found.header.base_offset != expected else None
                 expected = found.header.next_offset
                 at = found.position + found.header.size
-        except BatchError:
+            if behind_gap is not None and at < self._old_size:
+                for position, header in headers(file, at, self._old_size, HEADER_SIZE):
+                    self._check_place(position, header, expected, gapless=gapless)
+                    break
+        except BatchError as error:
+            if behind_gap is not None and isinstance(error, MisplacedBatchError):
+                at, expected = behind_gap  # the batch before it is the one that has a wrong offset
             if at <= start:
                 raise
             end = at
         self._checked = first, at, expected
         return end
+
+    def _check_place(self, position: int, header: BatchHeader, expected: int, *, gapless: bool) -> None:
+        """Raise `MisplacedBatchError` if the batch does not continue the segment. `expected` -1: not known."""
+        base = header.base_offset
+        if base < expected or (gapless and base > expected >= 0) or header.next_offset > self.next_offset:
+            raise MisplacedBatchError(
+                f"the batch at byte {position} starts at offset {base}, "
+                f"where {expected} or a little more should be next",
+                base,
+            )
 
     def _find(self, file: File, offset: int) -> tuple[int, tuple[int, BatchHeader] | None]:
         """Return from where the search began, and the first batch that ends with `offset` or later."""
