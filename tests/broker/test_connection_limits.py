@@ -8,7 +8,7 @@ import pytest
 
 from coterie.broker.broker_facts import AuthenticationFailed, ConnectionDropped, FactsLeftOut, Trouble
 from coterie.broker.calls import WAITING_BYTES, Call, Connection, Route
-from coterie.broker.connection_limits import LITTLE, SPARE_FILES, ConnectionLimits, silence_of
+from coterie.broker.connection_limits import LITTLE, MUCH, SPARE_FILES, ConnectionLimits, silence_of
 from coterie.broker.io.fact_listeners import MOST, PERIOD_MS, LogRateLimit
 from coterie.broker.io.scheduling import BUSY_MS, FRAMES, LARGE, SPARE, Scheduling
 from coterie.facts import GroupDied
@@ -237,3 +237,19 @@ def test_kinds_are_counted_apart_and_groups_are_never_left_out() -> None:
 
 def drop(at_ms: int) -> ConnectionDropped:
     return ConnectionDropped(at_ms, "", "10.0.0.1", "nonsense")
+
+
+def test_memory_is_returned_once_after_most_of_a_large_amount_was_let_go() -> None:
+    crowd = Crowd(LIMIT)
+    one, other = crowd.comes(), crowd.comes()
+    crowd.holds(one, MUCH - 1)
+    crowd.holds(one, 0)
+    assert not crowd.limits.has_let_go(), "it was not much"
+    crowd.holds(one, MUCH)
+    crowd.holds(other, MUCH)
+    assert not crowd.limits.has_let_go()
+    crowd.holds(one, 0)
+    assert not crowd.limits.has_let_go(), "half is still held"
+    crowd.limits.went(other)
+    assert crowd.limits.has_let_go()
+    assert not crowd.limits.has_let_go()

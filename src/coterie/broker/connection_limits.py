@@ -17,6 +17,8 @@ __all__ = ["ConnectionLimits", "files_of_logs", "silence_of"]
 
 SPARE_FILES = 64
 """Beside connections and logs: sealed segments that are read, files that are rewritten, standard streams."""
+MUCH = 16 << 20
+"""After so many bytes were held, the system gets back what the process does not need any more."""
 LITTLE = 64 * 1024
 """Who holds less is sent away only if nobody holds more: it would not help."""
 ROOM = 16
@@ -59,6 +61,8 @@ class ConnectionLimits:
         self._unauthenticated: dict[Connection, int] = {}  # since when; the oldest is the first
         self._held: dict[Connection, int] = {}  # who has held something for the longest time is the first
         self._total = 0
+        self._peak = 0
+        """The most that was held since memory was last returned to the system."""
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -123,9 +127,17 @@ class ConnectionLimits:
             self._held[connection] = size
         else:
             self._held.pop(connection, None)
+        self._peak = max(self._peak, self._total)
         if self._total > self._most:
             self._make_room()
         return connection in self._held
+
+    def has_let_go(self) -> bool:
+        """Return whether most of a large amount is no longer held, once for each such peak."""
+        if self._peak < MUCH or self._total > self._peak // 4:
+            return False
+        self._peak = self._total
+        return True
 
     def room(self) -> int:
         """What an answer may be large now."""

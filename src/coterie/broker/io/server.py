@@ -48,6 +48,7 @@ from coterie.broker.connection_limits import ConnectionLimits, silence_of
 from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
 from coterie.broker.io.fact_listeners import FactListeners
 from coterie.broker.io.jwks import JwksEndpoint
+from coterie.broker.io.memory import return_free_memory
 from coterie.broker.io.scheduling import READ_ON, SLICE_MS, SPARE, Scheduling
 from coterie.broker.io.sockets import Link, Port, TlsTurn
 from coterie.broker.io.tls import ListenerTls
@@ -620,6 +621,8 @@ class Server:
         by_ms = self._clock.look()
         if by_ms:
             self.handle("a clock that was set", WallClockSet(by_ms))
+        if self.limits.has_let_go():
+            self._tasks.submit(return_free_memory)
         self._look_again = self._loop.call_later(LOOK_EVERY_MS / 1_000, self._look_at_clock)
 
     def _flush(self) -> None:
