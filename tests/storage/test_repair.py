@@ -101,7 +101,7 @@ def test_what_is_whole_is_saved_and_what_is_lost_is_said(
     for _ in range(2):
         data = opened(files)
         log_again = data.logs["orders", 0]
-        assert log_again.log_end == 30, "no offset is given away again"
+        assert log_again.log_end_offset == 30, "no offset is given away again"
         assert read_all(log_again) == [item for item in content if not first <= item[0] < after]
         data.close()
     data = opened(files)

@@ -175,8 +175,8 @@ class GroupService:
             if log is None:
                 continue  # another node's
             replay = self.coordinator.gain(partition)
-            offset = log.log_start
-            while offset < log.log_end:
+            offset = log.log_start_offset
+            while offset < log.log_end_offset:
                 offset = read_some(log, offset, replay)
             effects += self.perform(self.coordinator.loaded(partition, now_ms), now_ms)
         return effects
@@ -208,13 +208,13 @@ class GroupService:
     def _begin(self, load: _Load, now_ms: int) -> Effects:
         if not load.log.is_in_order:
             return self._load_again_later(load, now_ms)
-        load.offset = load.log.log_start
+        load.offset = load.log.log_start_offset
         return self._read_on(load, now_ms)
 
     def _read_on(self, load: _Load, now_ms: int) -> Effects:
         if not self.coordinator.is_loading(load.partition, load.replay):
             return []  # it has gone elsewhere meanwhile
-        if load.offset < load.log.log_end:
+        if load.offset < load.log.log_end_offset:
             return [Work(DiskChange(partial(_read, load), int), partial(self._was_read, load))]
         return self.perform(self.coordinator.loaded(load.partition, now_ms), now_ms)
 
@@ -252,7 +252,7 @@ def _read(load: _Load) -> int:
 
 def read_some(log: PartitionLog, offset: int, replay: Replay) -> int:
     """Replay a piece of a log of groups from `offset` on; return where the next one begins."""
-    end = log.log_end
+    end = log.log_end_offset
     data = log.read(offset, _READ_AT_ONCE, end)
     if not data:  # to go on without them would be to lose what was acknowledged
         raise LogReadError(f"{log.path} ends at offset {offset}, though it should reach to {end}", None)

@@ -88,20 +88,20 @@ class Checkpoints:
         self._kept[COMPACTED] = {
             key: end
             for key, end in self._kept[COMPACTED].items()
-            if key in self._logs and end <= self._logs[key].log_end
+            if key in self._logs and end <= self._logs[key].log_end_offset
         }
 
     def expect_gaps(self) -> None:
         """Expect gaps in all compacted logs of a directory of an earlier release, which did not keep it."""
         self._gaps_below = {
-            (self._topics[name].id, partition): log.log_end
+            (self._topics[name].id, partition): log.log_end_offset
             for (name, partition), log in self._logs.items()
             if log.config.compacts or self.compacted_to((name, partition))
         }
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
-    def log_start(self, partition: Partition) -> int:
+    def log_start_offset(self, partition: Partition) -> int:
         return self._kept[LOG_STARTS].get(partition, 0)
 
     def recovery_point(self, partition: Partition) -> int:
@@ -142,7 +142,7 @@ class Checkpoints:
         """Let a log start at `before`, at most `high_watermark`, and keep that; `done` returns its start."""
         log = self._logs[partition]
         log.check_start(before, high_watermark)
-        starts = {**self._starts(), partition: max(before, log.log_start)}
+        starts = {**self._starts(), partition: max(before, log.log_start_offset)}
         states = self._states()
         key = self._key(partition)
         states[key] = states[key]._replace(start=starts[partition])
@@ -177,7 +177,7 @@ class Checkpoints:
         return self._topics[partition[0]].id, partition[1]
 
     def _starts(self) -> dict[Partition, int]:
-        return {key: log.log_start for key, log in self._logs.items() if log.log_start}
+        return {key: log.log_start_offset for key, log in self._logs.items() if log.log_start_offset}
 
     def _states(self) -> dict[TopicPartition, LogState]:
         states = {}

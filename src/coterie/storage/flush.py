@@ -148,9 +148,9 @@ class FlushState:
         fresh, self._fresh, self._fresh_size = self._fresh, [], 0
         return fresh
 
-    def journal_target(self, log_end: int) -> JournalTarget:
+    def journal_target(self, log_end_offset: int) -> JournalTarget:
         self._check_idle()
-        self._under_way = JournalTarget(self._forget_fresh(), log_end)
+        self._under_way = JournalTarget(self._forget_fresh(), log_end_offset)
         return self._under_way
 
     def _check_idle(self) -> None:
@@ -176,8 +176,8 @@ class FlushState:
         self._under_way = FlushTarget(self._files, syncs, sealings, directories, active.next_offset)
         return self._under_way
 
-    def is_done(self, log_end: int, *, in_place: bool) -> bool:
-        return (self.synced_end if in_place else self.durable_end) == log_end and not self._sealings
+    def is_done(self, log_end_offset: int, *, in_place: bool) -> bool:
+        return (self.synced_end if in_place else self.durable_end) == log_end_offset and not self._sealings
 
     def ended(self, target: FlushTarget | JournalTarget, *, well: bool) -> None:
         assert target is self._under_way, "a flush that this log did not ask for"

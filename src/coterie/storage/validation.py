@@ -39,7 +39,7 @@ class LogAppendInfo(NamedTuple):
     last_offset: int
     append_time_ms: int
     """-1 unless the topic uses append time."""
-    log_start: int
+    log_start_offset: int
     is_duplicate: bool = False
 
 

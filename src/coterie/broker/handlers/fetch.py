@@ -239,12 +239,12 @@ def _read_partition(
         answer.error = leader_epoch_error(asked.current_leader_epoch, log)
         if answer.error:
             return
-    if not log.log_start <= asked.fetch_offset <= log.log_end:
+    if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
         answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
         return
     end = replicas.high_watermark(log)
     stable = log.last_stable(end)
-    answer.high_watermark, answer.last_stable_offset, answer.log_start_offset = end, stable, log.log_start
+    answer.high_watermark, answer.last_stable_offset, answer.log_start_offset = end, stable, log.log_start_offset
     up_to = stable if request.isolation_level == READ_COMMITTED else end
     room = min(asked.max_bytes, left)
     if asked.fetch_offset >= up_to or (room <= 0 and not is_first):

@@ -192,7 +192,7 @@ def _offset_at(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int] |
     if timestamp == LATEST:
         return end, -1
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.log_start, -1
+        return log.log_start_offset, -1
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return None  # nothing is ever moved to remote storage
     if timestamp == MAX_TIMESTAMP:

@@ -174,7 +174,7 @@ class ProduceApi:
             return [self.reporter.trouble(str(error), now_ms)] if storage_failed else []
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.append_time_ms
-        answer.log_start_offset = appended.log_start
+        answer.log_start_offset = appended.log_start_offset
         if production.acks == ACKS_ALL:
             production.wait_for(log, answer)  # of a duplicate too: its first copy may not be durable yet
         else:

@@ -59,7 +59,7 @@ class Flusher:
 
     def high_watermark(self, log: PartitionLog) -> int:
         """Return the high watermark: what consumers may read cannot be lost any more."""
-        return log.durable_end if self.sync else log.log_end
+        return log.durable_end if self.sync else log.log_end_offset
 
     def written(self, log: PartitionLog, waiter: Waiter | None) -> None:
         """Have what was appended to `log` flushed, and call `waiter` when it is durable."""

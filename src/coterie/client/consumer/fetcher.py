@@ -212,7 +212,11 @@ class Fetcher:
     def lead(self, partition: TopicPartition) -> int | None:
         """Records from the start of the log to the position; None while no fetch has returned its start."""
         state = self.state(partition)
-        return None if state.position is None or state.log_start < 0 else max(state.position - state.log_start, 0)
+        return (
+            None
+            if state.position is None or state.log_start_offset < 0
+            else max(state.position - state.log_start_offset, 0)
+        )
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -415,7 +419,7 @@ class Fetcher:
             self._handle_error(state, offset, one.error, now_ms)
             return
         state.high_watermark = max(one.high_watermark, -1)
-        state.log_start = one.log_start_offset
+        state.log_start_offset = one.log_start_offset
         state.last_stable_offset = one.last_stable_offset if one.last_stable_offset >= 0 else one.high_watermark
         if one.preferred_read_replica >= 0:
             state.replica = one.preferred_read_replica

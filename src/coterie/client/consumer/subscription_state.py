@@ -127,7 +127,7 @@ class PartitionState:
         "is_paused",
         "last_stable_offset",
         "leader",
-        "log_start",
+        "log_start_offset",
         "need",
         "next_fetch",
         "not_before_ms",
@@ -151,7 +151,7 @@ class PartitionState:
         self.done: OffsetAndMetadata | None = None
         self.next_fetch = -1
         self.chunks: deque[Chunk] = deque()
-        self.high_watermark = self.last_stable_offset = self.log_start = -1
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
         self.is_paused = False
         self.is_held = False
         self.asking: object | None = None

@@ -246,7 +246,7 @@ class RecordAccumulator(RecordAppender):
             case Woke():  # if it was the alarm, it is spent, though it may have rung a little early
                 self._alarm_ms = None
         self._expire(now_ms, effects)
-        self._take_new_epochs()
+        self._bump_epochs()
         while self._send_ready(now_ms, effects):
             pass
         self._ask(now_ms, effects)
@@ -339,7 +339,7 @@ class RecordAccumulator(RecordAppender):
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaError, effects: list[Effect]) -> None:
         batch.error = error
         if batch.sequence != NO_SEQUENCE:  # whatever follows it would be out of order
-            queue.needs_new_epoch = True
+            queue.needs_epoch_bump = True
         self._settle(queue, batch, effects)
 
     def _settle(self, queue: PartitionQueue, batch: Batch, effects: list[Effect]) -> None:
@@ -348,7 +348,7 @@ class RecordAccumulator(RecordAppender):
         batch.encoded = None
         queue.remove(batch)
         if queue.is_idle():
-            if queue.needs_new_epoch:
+            if queue.needs_epoch_bump:
                 self._move(queue)
             self._busy.pop(queue.where, None)
         self.used -= batch.weight
@@ -379,16 +379,17 @@ class RecordAccumulator(RecordAppender):
 
     # --- epochs -------------------------------------------------------------------------------------------------------
 
-    def _take_new_epochs(self) -> None:
+    def _bump_epochs(self) -> None:
+        """Bump the epoch of every partition that needs it (KIP-360); its sequence starts at 0 again."""
         for queue in self._busy.values():
             if queue.may_move():
                 self._move(queue)
 
     def _move(self, queue: PartitionQueue) -> None:
-        """Move a queue to the producer's epoch, or to a new one if the queue has used that."""
-        assert self.identity is not None, "only an idempotent producer has places to lose"
+        """Move a queue to the producer's epoch. If the queue has used it already, bump the producer's epoch first."""
+        assert self.identity is not None, "only an idempotent producer has sequences"
         if self.identity == queue.identity:
-            self.identity = self.identity.next_epoch()
+            self.identity = self.identity.bump_epoch()
         if self.identity.is_valid:
             queue.move_to(self.identity)
 

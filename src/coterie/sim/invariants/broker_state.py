@@ -35,7 +35,7 @@ class _Read:
 
     def go_on(self, log: PartitionLog) -> None:
         self.segments = log.segments
-        while self.offset < log.log_end:
+        while self.offset < log.log_end_offset:
             self.offset = read_some(log, self.offset, self.replay)
 
 
@@ -78,10 +78,10 @@ class ReplayIsTheSame(Observer):
             return
         log = node.replicas.log(OFFSETS_TOPIC, partition)
         read = self._read.get(partition)
-        if log is None or not log.is_in_order or (read is not None and log.log_end <= read.offset * _GROWTH):
+        if log is None or not log.is_in_order or (read is not None and log.log_end_offset <= read.offset * _GROWTH):
             return
         if read is None or not log.has(read.segments):  # compaction has left others, or a flush that failed
-            read = self._read[partition] = _Read((), Replay(), log.log_start)
+            read = self._read[partition] = _Read((), Replay(), log.log_start_offset)
         read.go_on(log)
         groups = read.replay.groups(shard.settings, 0)
         found = {group.group_id: group for group in groups}
