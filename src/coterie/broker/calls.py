@@ -28,7 +28,7 @@ Handler = Callable[["Call", bytes, int, int], Effects]
 """Handles the requests of one API. It takes the call, the frame, where its body begins, and the time."""
 
 WAITING_BYTES = 1 << 20
-"""If more bytes of requests stand behind the one under way, or too many requests, reading stops for a while."""
+"""The broker stops reading from a client whose waiting requests have more bytes than this, or are too many."""
 
 
 class Connection:
@@ -58,7 +58,7 @@ class Connection:
         self.authenticator: SaslServerAuthenticator | None = None
         """Sees every request before it is answered; None on a listener without SASL."""
         self.is_quick = True
-        """Whether a heartbeat may skip the node: not before authentication, nor if the session can end."""
+        """True if a heartbeat may skip the node. It may not before authentication, or if the session can expire."""
         self.call: Call | None = None
         """The request under way."""
         self.waiting: deque[bytes] = deque()

@@ -452,5 +452,5 @@ class Cluster:
 
 
 def _cluster_id(fresh: UUID) -> str:
-    """As Kafka writes one: 22 characters of base64."""
+    """Return a cluster id as Kafka writes it: 22 characters of base64."""
     return urlsafe_b64encode(fresh.bytes).decode().rstrip("=")

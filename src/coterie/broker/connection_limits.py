@@ -1,4 +1,4 @@
-"""Who may connect, and how much all connections together may make us hold: so that nobody can be crowded out.
+"""The limits on connections: how many there may be, and how many bytes the broker holds for all of them together.
 
 What is held for a connection is the frame that is still arriving, the requests that wait behind another, and answers
 its client does not take. Each of them is bounded for one connection; this bounds the sum. The connection
@@ -16,22 +16,22 @@ from coterie.settings.broker_settings import BrokerSettings
 __all__ = ["ConnectionLimits", "files_of_logs", "silence_of"]
 
 SPARE_FILES = 64
-"""Beside connections and logs: sealed segments that are read, files that are rewritten, standard streams."""
+"""File descriptors for anything but connections and logs: sealed segments that are read, files that are rewritten."""
 LITTLE = 64 * 1024
-"""Who holds less is sent away only if nobody holds more: it would not help."""
+"""A connection that holds less is closed only if none holds more: it would not help."""
 ROOM = 16
-"""When there is too much, a sixteenth of all is freed: not one connection for every one that comes."""
+"""If too much is held, a sixteenth of all is freed at once, so that not every new connection closes another one."""
 SHARE = 8
 """A fetch is answered with an eighth of what is left, so that there is always some left."""
 
 
 def files_of_logs(allowed_files: int) -> int:
-    """How many files the logs may have open, of as many as the system allows: connections need the others."""
+    """Return how many files the logs may have open. Connections need the rest of `allowed_files`."""
     return max(allowed_files // 2, 16)
 
 
 def silence_of(connection: Connection, silent_ms: int, arriving_ms: int, idle_ms: int) -> str | None:
-    """Who has said nothing for too long, and waits for nothing, is probably not there; nor who never finishes."""
+    """Return why a connection is closed as idle, or as too slow to send its request; None if it stays."""
     if connection.call is None and silent_ms > idle_ms:
         return f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)"
     if arriving_ms > idle_ms:
@@ -63,7 +63,7 @@ class ConnectionLimits:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def refusal_of(self, host: str, logs: int) -> str | None:
-        """Why nobody can connect from there; None if they can. `logs` have files open as well, as many as they may."""
+        """Return why this host cannot connect now; None if it can. `logs` is their number: they have open files too."""
         settings = self._settings
         logs = min(logs, files_of_logs(self._allowed_files))
         if self._count >= settings.max_connections:
@@ -128,7 +128,7 @@ class ConnectionLimits:
         return connection in self._held
 
     def room(self) -> int:
-        """What an answer may be large now."""
+        """Return how many bytes an answer may have now."""
         return max(self._most - self._total, 0) // SHARE
 
     def _make_room(self) -> None:

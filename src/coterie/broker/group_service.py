@@ -35,7 +35,7 @@ from coterie.storage import DataDirectory, DiskChange, LogError, LogReadError, O
 __all__ = ["GroupService", "LoadDue", "read_some"]
 
 LOAD_AGAIN_AFTER_MS = 500
-"""When the log could not be read: it is being repaired, or the disk is away."""
+"""The time until a log that could not be read is read again: it is being repaired, or the disk is not mounted."""
 _READ_AT_ONCE = 1 << 20
 
 

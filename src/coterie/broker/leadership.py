@@ -1,4 +1,4 @@
-"""Who leads what now, and what is done when that changes: `placement.py` decides, this carries it out.
+"""The leader of every partition, and what a change of leaders does: `placement.py` decides, this module carries it out.
 
 A change of leaders is one of the `changes` of the data directory: judged in its turn; kept on the disk before anybody
 hears of it; then the old leader answers all that wait and forgets, and the new one begins. Nothing is copied: there is
@@ -42,7 +42,7 @@ def write_places(
 
 
 def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[StoredTopic]) -> dict[str, Any]:
-    """By id, since a topic that is created again is another one."""
+    """Return the partitions that have not the default leader, by topic id, which a new topic of the same name has not."""
     unusual = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
         rows = {
@@ -57,7 +57,7 @@ def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: It
 
 
 def read_places(files: Files, first_node: int, topics: Iterable[StoredTopic]) -> Kept:
-    """Of partitions that the file does not speak of it is known by rule; without a file there was one node."""
+    """Read the leaders file. A partition that it does not list has the default leader; no file means one node."""
     if not files.exists(LEADERS.path):
         return [first_node], _places([first_node], {}, topics)
     found = LEADERS.read(files)
@@ -143,7 +143,7 @@ class Leadership:
         return placement.new_places(topic, numbers, homes, self.nodes, self.up)
 
     def keeping(self, topics: Iterable[StoredTopic], new: Mapping[Partition, Place]) -> DiskChange[None] | None:
-        """To be done before these are created; None if they are where one would look for them."""
+        """Return the change that saves the leaders of new partitions; None if all are the default ones."""
         if all(place == placement.default_place(key, self.nodes) for key, place in new.items()):
             return None
         return self._keeping(new, {**self._directory.topics, **{one.name: one for one in topics}}.values())
@@ -263,7 +263,7 @@ class Leadership:
         return effects, DiskChange(partial(_save, saves), lambda _: None)
 
     def _saved(self, outcome: LogError | None, now_ms: int) -> Effects:
-        """If they are not, every batch still says its epoch, and the file is written with the next one."""
+        """Report a failed write of leader epochs. Every batch has its epoch, and the next write has them all."""
         return [] if outcome is None else [self._reporter.trouble(str(outcome), now_ms)]
 
 

@@ -1,4 +1,4 @@
-"""Which node leads which partition: pure decisions, from names and numbers alone.
+"""The node that leads each partition: pure decisions, from names and numbers alone.
 
 A partition has a home. It is led there while its home is up, else by a stand-in, the first of the other nodes that is
 up in an order of its own: so what a stopped node led is spread over the others, nothing moves that need not move, and a
@@ -44,7 +44,7 @@ NOBODY = -1
 
 
 class Place(NamedTuple):
-    """Of one partition."""
+    """The preferred leader (`home`), the leader and the leader epoch of one partition."""
 
     home: int
     leader: int
@@ -73,7 +73,7 @@ def default_place(partition: Partition, nodes: Sequence[int]) -> Place:
 def new_places(
     topic: str, numbers: range, homes: Mapping[int, int], nodes: Sequence[int], up: Collection[int]
 ) -> dict[Partition, Place]:
-    """Of partitions that are created; `homes` are those that were asked for."""
+    """Return the places of new partitions; `homes` has the nodes that the request names."""
     places = {}
     for number in numbers:
         home = homes.get(number, home_of((topic, number), nodes))
@@ -84,7 +84,7 @@ def new_places(
 def settled(
     places: Mapping[Partition, Place], nodes: Sequence[int], up: Collection[int], *, comes_back: bool = True
 ) -> dict[Partition, Place]:
-    """What has to change when these nodes are up. Unless it `comes_back`, a partition stays with its stand-in."""
+    """Return the places that change when these nodes are up. Unless it `comes_back`, a partition keeps its stand-in."""
     changed = {}
     for key, place in places.items():
         stays = place.leader in up and (place.home not in up or not comes_back)
@@ -104,6 +104,6 @@ def resettled(places: Mapping[Partition, Place], before: Sequence[int], nodes: S
 
 
 def moved(key: Partition, place: Place, node: int) -> dict[Partition, Place]:
-    """What changes when a partition is moved to a node, which is up."""
+    """Return the place that changes when a partition is moved to a node, which is up."""
     new = Place(node, node, place.epoch + (node != place.leader))
     return {key: new} if new != place else {}

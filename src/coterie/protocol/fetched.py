@@ -1,4 +1,4 @@
-"""What a fetch brought of one partition: its batches, whole and in sum, and of them what a consumer may see.
+"""The fetched data of one partition: its batches, and the records in them that a consumer may see.
 
 Batches are opened one after the other, as records are taken, so that an answer of many megabytes costs nothing before
 it is read, and what is before a broken batch is handed out before the error.

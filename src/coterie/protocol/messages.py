@@ -184,7 +184,7 @@ class DescribeGroup:
     token: Token
     group_id: str
     asks_rights: bool = False
-    """Whether the client asked for authorized operations, of all groups of a request."""
+    """True if the client asked for the authorized operations of all groups in the request."""
 
 
 @dataclass(slots=True)
@@ -333,7 +333,7 @@ class DescribedGroup:
     error: ErrorCode = ErrorCode.NONE
     exists: bool = True
     authorized_operations: int = NOT_ASKED
-    """What the client may do with the group, as bits, if it asked."""
+    """The operations that the client is authorized for, as bits, if it asked."""
 
 
 @dataclass(slots=True)

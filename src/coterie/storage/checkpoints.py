@@ -1,4 +1,4 @@
-"""What a data directory keeps for its next opening: where each log starts, how far it is durable and compacted.
+"""The checkpoints of a data directory: where each log starts, and how far it is durable and compacted.
 
 It is in `coterie-checkpoint.json` (`durable_ends.py`), which has a checksum. Kafka's own checkpoint files are written
 beside it, and read if it does not exist.
@@ -45,7 +45,7 @@ class Checkpoints:
         """The number of the last checkpoint."""
         self._gaps_below: dict[TopicPartition, int] = {}
         self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}, COMPACTED: {}}
-        """What the checkpoints on disk say, by file name."""
+        """The contents of the checkpoints on disk, by file name."""
 
     # --- opening ------------------------------------------------------------------------------------------------------
 

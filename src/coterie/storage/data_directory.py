@@ -70,7 +70,7 @@ SLICE = 64
 
 @dataclass(slots=True)
 class Opening:
-    """How the directory was found when it was opened."""
+    """The condition of the directory when it was opened."""
 
     was_clean: bool
     knew_ends: bool = True

@@ -106,7 +106,7 @@ class _Refused:
 
 
 class FlushState:
-    """How far the log at `path` is durable; `is_new` if its directory was just made, so its name is not durable."""
+    """The progress of flushing the log at `path`. If it `is_new`, the name of its directory is not durable."""
 
     def __init__(self, files: Files, path: str, *, is_new: bool) -> None:
         self._files = files
@@ -141,7 +141,7 @@ class FlushState:
 
     @property
     def is_small(self) -> bool:
-        """Whether what is to be flushed can go to the journal: it cannot hold names of files, or much data."""
+        """Return whether the journal can take what is to be flushed: little data, and no names of files."""
         return 0 < self._fresh_size <= SMALL and not self._sealings and not self._has_new_names
 
     def _forget_fresh(self) -> list[Buffer]:

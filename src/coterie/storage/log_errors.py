@@ -44,7 +44,7 @@ class DiskError(LogError):
 
 
 class LogWriteError(DiskError):
-    """Nothing was written: the log was cut back to its last valid end, and the write can be tried again later."""
+    """A write failed. The log was cut back to its last valid end, and the write can be tried again later."""
 
 
 class LogReadError(DiskError):

@@ -7,8 +7,8 @@
     log.flushed(target)                            # `durable_end` has moved
     log.read(taken.base_offset, 1 << 20, up_to=log.durable_end)
 
-`log_end_offset` is the offset of the next batch; `durable_end` is the end of what is on disk. The caller chooses which of
-the two is the high watermark (`--flush os` or `sync`).
+`log_end_offset` is the offset of the next batch; `durable_end` is the end of what is on disk. The caller chooses which
+of the two is the high watermark (`--flush os` or `sync`).
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class PartitionLog:
         self.log_start_offset = 0
         self._active_since_ms = now_ms
         self._is_new = not files.exists(path)
-        """Whether this process made it, and wrote nothing to it."""
+        """True if this process made the log and has written nothing to it."""
         self._flushing = FlushState(files, path, is_new=self._is_new)
         self._has_torn_tail = False
         self._cut_to: int | None = None
         self._is_untouched = False
         self._is_gapless = False
-        """Whether each batch begins where the one before ends, as far as is known."""
+        """True if each batch begins where the one before it ends, as far as is known."""
         self.key: TopicPartition | None = None
         """The key of this log in `durable_ends.py`."""
         self.journal: JournalPart | None = None
@@ -176,7 +176,7 @@ class PartitionLog:
 
     @property
     def believes_syncs(self) -> bool:
-        """Whether syncs are believed: after one that failed, not until the log was opened again."""
+        """True if syncs can be trusted: after one that failed, not until the log was opened again."""
         return self._flushing.believes_syncs
 
     def state(self, known: LogState) -> LogState:
@@ -333,7 +333,7 @@ class PartitionLog:
 
     @property
     def is_small_flush(self) -> bool:
-        """Whether all that is to be flushed can be written to the journal instead."""
+        """Return whether all that is to be flushed can be written to the journal instead."""
         return self._flushing.is_small
 
     def journal_target(self) -> JournalTarget:
@@ -342,7 +342,7 @@ class PartitionLog:
 
     @property
     def is_sealing(self) -> bool:
-        """Whether a segment waits for a flush to write its indexes."""
+        """True if a segment waits for a flush to write its indexes."""
         return self._flushing.is_sealing
 
     def flushed(self, target: FlushTarget | JournalTarget) -> None:

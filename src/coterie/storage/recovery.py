@@ -60,7 +60,7 @@ class Cut:
 
 @dataclass(slots=True)
 class Recovery:
-    """What opening a log had to do beyond opening it."""
+    """The things that opening a log had to repair."""
 
     batches_checked: int = 0
     cuts: list[Cut] = field(default_factory=list)

@@ -28,7 +28,7 @@ __all__ = ["AWAY_MS", "LOOK_EVERY_MS", "Clock", "wall_ms"]
 LOOK_EVERY_MS = 200
 """The loop reads its clock at least this often, if it can do anything at all."""
 AWAY_MS = 1_000
-"""If it has not read the clock for this long, it was away."""
+"""The process was suspended if the loop has not read the clock for this long."""
 _monotonic_ns = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
 _OFFSET_MS, _PPM = [*map(int, os.environ.get("COTERIE_TEST_CLOCK", "0").split(",")), 0][:2]
 _BEGAN_NS = _monotonic_ns()
@@ -52,7 +52,7 @@ class Clock:
         self.wall = WallClock()
         self._last_ms = monotonic_ns() // 1_000_000
         self._ahead_ms = wall_ms() - self._last_ms
-        """How far the broker's own time is ahead of the monotonic clock."""
+        """The difference between the broker's time and the monotonic clock."""
 
     def now_ms(self) -> int:
         """The broker's own time."""

@@ -26,15 +26,15 @@ FRAMES = 16
 SPARE = 64
 """Requests that are answered as they arrive, in one turn of the loop, beside those that arrive alone."""
 SLICE_MS = 2
-"""How long one connection, or the whole queue, is served before the loop looks at its sockets again."""
+"""The time for one connection, or for the whole queue, before the loop reads its sockets again."""
 READ_BYTES = 1 << 20
 """Bytes that are read from one connection in a row."""
 READ_ON = 4
 """Connections in the queue that are read from again each time round: each may bring much."""
 LARGE_READ = 1 << 17
-"""After a read of so many bytes there is probably more to read at once."""
+"""A read of this many bytes has probably more behind it."""
 BUSY_MS = 20
-"""After so long without a rest the loop is behind, and what costs much waits."""
+"""The loop is overloaded after this time without a pause; then expensive requests wait."""
 LARGE = 16 * 1024
 """A request of so many bytes is not small."""
 _FETCH = fetch.API.key.to_bytes(2, "big")
@@ -45,12 +45,12 @@ class Scheduling:
         self._since_ms = 0
         self._until_ms = 0
         self.spare = SPARE
-        """How many of them are left in this turn of the loop."""
+        """The number of them that are left in this turn of the loop."""
         self.queue: deque[Link] = deque()
         """Connections whose next requests must wait."""
 
     def at_once(self, frames: list[bytes], now_ms: int) -> int:
-        """How many of these requests of one connection are answered as they arrive."""
+        """Return how many of these requests of one connection are answered as they arrive."""
         if self._must_wait(frames[0], now_ms):
             return 0
         if len(frames) == 1:
@@ -67,7 +67,7 @@ class Scheduling:
 
     @property
     def share(self) -> int:
-        """How many requests the next one in the queue may have answered: the fewer, the longer the queue is."""
+        """The number of requests that the next connection gets answered: the longer the queue, the fewer."""
         return max(FRAMES // (len(self.queue) + 1), 1)
 
     def worked(self, now_ms: int) -> None:

@@ -66,7 +66,7 @@ __all__ = ["Server", "Throttle", "run_in_loop"]
 
 
 WORK_S, REST_S = 0.001, 0.002
-"""How long a background thread works before it rests, and how long it rests."""
+"""The time that a background thread works before it rests, and the time that it rests."""
 
 
 class Throttle:
@@ -86,13 +86,13 @@ class Throttle:
 
 STOP_GRACE_S = 5.0
 COMPUTATIONS_AT_ONCE = 4
-"""How many threads compute. One that cannot be interrupted takes its place for ever."""
+"""The number of threads that compute. A computation that cannot be interrupted occupies its thread for ever."""
 FILES_EVERY_S = 3.0
-"""How often we look whether certificates have changed."""
+"""The time between two checks whether certificates have changed."""
 READS_AT_LEAST, READS_AT_MOST = 2, 20
-"""How often sockets are read before timers ring: twice, and more often while requests are put off (`scheduling.py`)."""
+"""The number of socket reads before timers fire: two, and more while requests are put off (`scheduling.py`)."""
 _FLUSHES_TO_WAIT_FOR = 4
-"""What a node has written is durable with the flush under way or the next; changes of the directory come in between."""
+"""The number of flushes that make everything durable that a node has written; directory changes come in between."""
 
 
 class Listener(NamedTuple):
@@ -146,7 +146,7 @@ class Server:
         self._turn_is_due = False
         self._flush_is_due = False
         self._under_way = 0
-        """How much work was given to threads and has not come back."""
+        """The number of pieces of work that threads have and have not returned."""
         self._idle = asyncio.Event()
         self._node_change = asyncio.Lock()
         """Nodes stop and start one after the other: that a node is up and that it listens belong together."""
@@ -671,7 +671,7 @@ class Server:
             self._loop.call_soon_threadsafe(self._computed, ended)
 
     def _computed(self, ended: Any) -> None:
-        """Nothing has come of a computation that was interrupted."""
+        """The computation has ended; an interrupted one has no result."""
         self._computing -= 1
         if ended is not None:
             self.handle("what follows a computation", ended)

@@ -27,11 +27,11 @@ __all__ = ["Link", "Port", "TlsTurn", "address_text"]
 
 WRITE_BUFFER = 1 << 20
 LARGE_ANSWER = 256 << 10
-"""Such a one is held as a whole until the system has taken its last byte."""
+"""The system's buffer does not take a larger answer at once; it is held as a whole until its last byte is sent."""
 FEW_READS, MOST_READS = 4, 64
 """Reads of TLS connections in one turn that are worth being answered together, and the most that are: they wait."""
 READS_AT_ONCE = 16
-"""If there were few, so many reads are answered at once before the next turn is gathered."""
+"""The number of reads that are answered at once after a turn with few; then the next turn is gathered."""
 THIS_MACHINE = "Give a name or an address of this machine, such as 127.0.0.1"
 HINTS = {
     errno.EADDRNOTAVAIL: THIS_MACHINE,
@@ -74,12 +74,12 @@ class Link(asyncio.Protocol):
         self.read_bytes = 0
         """Bytes of consecutive large reads."""
         self._is_weighed = False
-        """Whether the connection limits know that we hold something for it."""
+        """True if the connection limits count bytes that the broker holds for this connection."""
         self.connection = Connection("", self, port.listener.name)
         self._quick_heartbeat = QuickHeartbeat(self.connection, server.cluster.auth.authorizer)
         self.heard_ms = server.now_ms()
         self.request_since_ms = 0
-        """When the request that is still arriving began to; 0 if none is."""
+        """The time at which the request that is still arriving began; 0 if none is."""
         self.unsent = 0
         """Bytes of large answers that the system has not taken to the last byte: until then all of it is held."""
         self.transport: asyncio.Transport
@@ -160,7 +160,7 @@ class Link(asyncio.Protocol):
             server.end_turn_soon()
 
     def cut_more(self, now_ms: int) -> None:
-        """If no request waits that was cut, cut some of what has arrived."""
+        """Cut some more frames out of the bytes that have arrived, unless one waits already."""
         if self._cutter.has_more and not self.connection.waiting:
             try:
                 frames = self._cutter.more(self._frames_at_once)
@@ -185,7 +185,7 @@ class Link(asyncio.Protocol):
         return self._cutter.held + connection.waiting_bytes + unsent
 
     def arriving_ms(self, now_ms: int) -> int:
-        """For how long a request has been arriving."""
+        """Return how long the current request has been arriving."""
         return now_ms - self.request_since_ms if self.request_since_ms else 0
 
     def weigh(self) -> None:
@@ -210,7 +210,7 @@ class Link(asyncio.Protocol):
         return self._cutter.has_more or self.connection.waits_with_more_than(share, self._server.max_waiting)
 
     def stop_reading(self) -> None:
-        """What comes from now on is not looked at any more."""
+        """Ignore everything that arrives from now on."""
         self._is_stopped = True
         if not self._is_paused and not self.transport.is_closing():
             self._is_paused = True
@@ -306,7 +306,7 @@ class TlsTurn:
         self._loop = asyncio.get_running_loop()
         self._data: dict[TlsLink, bytes] = {}
         self._at_once = 0
-        """So many reads are answered at once. While it is not 0, nothing is gathered."""
+        """The number of reads that are still answered at once. While it is not 0, nothing is gathered."""
 
     def read(self, link: TlsLink, data: bytes) -> None:
         """Take what was read from a connection. Handshakes and large reads are not gathered."""

@@ -125,7 +125,7 @@ class TlsTransport:
         self._transport = transport
         self._gathered_writes = gathered_writes
         self._gathered = b""
-        """Not encrypted yet."""
+        """The data that is not encrypted yet."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established = False

@@ -29,7 +29,7 @@ WRITE_EVERY_MS = 200
 AT_ONCE = 1_000
 """Facts in a batch."""
 BATCH_BYTES = 512 << 10
-"""And their size; a larger one goes alone."""
+"""The size of a batch of facts; a larger fact gets a batch of its own."""
 MOST = 100_000
 """Facts that may wait, should the disk be away for long: more are lost."""
 

@@ -44,7 +44,7 @@ class Flusher:
         self._journaled: dict[PartitionLog, None] = {}
         """The logs whose last batches the journal has and the segments may not have."""
         self.most_journaled = 4_096
-        """With more of them than this, they are synced in place and a new journal is started."""
+        """The number of journaled logs above which they are synced in place and a new journal is started."""
         self._journal_is_due = False
         self._reporter = reporter
         self._writes: list[Callable[[int], Effects]] = []

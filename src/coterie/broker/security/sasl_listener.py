@@ -1,4 +1,4 @@
-"""What a SASL listener offers: its mechanisms, who may log in by each, and for how long."""
+"""The SASL settings of a listener: its mechanisms, the users of each, and how long a session lasts."""
 
 from __future__ import annotations
 

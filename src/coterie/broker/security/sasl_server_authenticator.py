@@ -36,7 +36,7 @@ _SIZE_BYTES = 4
 
 class State(Enum):
     INITIAL = auto()
-    """Nothing has been heard."""
+    """No request has arrived yet."""
     HANDSHAKE = auto()
     """ApiVersions was answered."""
     AUTHENTICATE = auto()
@@ -89,7 +89,7 @@ REQUESTS: Mapping[State, Mapping[int, Action]] = {
         OTHER: Action.PASS,
     },
 }
-"""What is done with a request in each state that reads requests (S2 to S9); `OTHER` is any other API."""
+"""The answer to a request in each state that reads requests (S2 to S9); `OTHER` is any other API."""
 
 
 @dataclass(slots=True, eq=False)
@@ -141,9 +141,9 @@ class SaslServerAuthenticator:
         self._mechanism = ""
         self._server: SaslServer | None = None
         self._expires_ms: int | None = None
-        """When the session ends, by the broker's own time; None if it does not."""
+        """The end of the session, by the broker's own time; None if it does not expire."""
         self._is_again = False
-        """Whether the client was authenticated before."""
+        """True if the client was authenticated before."""
         self._began_again_ms: int | None = None
         connection.is_quick = False
 

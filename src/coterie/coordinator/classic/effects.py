@@ -1,4 +1,4 @@
-"""What a group wants done. Effects that take time carry the event they come back as.
+"""The effects that a group returns. An effect that takes time carries the event that it comes back as.
 
 `Reply`, `Emit` and `ComputeTarget` go up; `Persist`, `Arm` and `Disarm` are for the shard. The events at the end of
 this file are the ones that come back: a write that ended, a timer that rang. They carry what is needed to see that they
@@ -65,7 +65,7 @@ class ComputeTarget:
     then: Any
     """The question, and, when it comes back, the answer (`coordinator/consumer/target.py`)."""
     offsets: Mapping[str, Mapping[int, CommittedOffset]]
-    """What the group has committed, for assignors that look at lag."""
+    """The committed offsets of the group, for assignors that use the lag."""
 
 
 Effect = Reply | Emit | Arm | Disarm | Persist | ComputeTarget
@@ -89,7 +89,7 @@ class JoinPhaseDue:
     generation_id: int
     waited_ms: int = 0
     rest_ms: int | None = None
-    """How much longer the initial delay may be (rule 5). None outside of it."""
+    """The time by which the initial delay may still be extended (rule 5); None if it is not the initial delay."""
 
 
 @dataclass(slots=True)

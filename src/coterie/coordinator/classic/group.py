@@ -1,4 +1,4 @@
-"""What a group is: its members, who leads, what they vote for, what they have committed.
+"""A classic group: its members, the leader, the protocols they support, and the committed offsets.
 
 Bookkeeping only; the rules that use it are in the files named after the requests. A handler decides first and changes
 second: everything here that changes the group is called after the decision.

@@ -52,7 +52,7 @@ from coterie.settings.broker_settings import GroupCoordinatorSettings
 LONGEST_STRING = 32_767
 """The longest string of the protocol, in bytes."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long the join of a new member may stay parked (KAFKA-7610). It is not a setting in Kafka either."""
+"""The time that the join of a new member may stay parked (KAFKA-7610). It is not a setting in Kafka either."""
 
 
 def join_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
@@ -323,7 +323,7 @@ def _put_old_member_back(group: Group, member: ClassicGroupMember, event: Static
 
 
 def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effects:
-    """If the write failed, there is no group, unless a generation was written meanwhile."""
+    """Remove a group whose creation could not be written, unless a generation was written meanwhile."""
     group.written()
     if not event.error or group.state is DEAD:
         return []

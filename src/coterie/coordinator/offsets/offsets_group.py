@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HeldBytes:
-    """What members make all groups of a process hold."""
+    """The bytes that members make all groups of a process hold."""
 
     __slots__ = ("total",)
 

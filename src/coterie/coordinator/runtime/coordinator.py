@@ -161,7 +161,7 @@ def find_coordinator(
 
 
 def _heartbeat_refusal(_request: Heartbeat, error: ErrorCode) -> ErrorCode:
-    """While the group is being read a heartbeat is simply believed (C3)."""
+    """Return the error of a heartbeat that cannot reach its group. While the group is loaded, it succeeds (C3)."""
     return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
 
 
@@ -253,7 +253,7 @@ class GroupCoordinator:
         return self._loading.setdefault(partition, Replay())
 
     def is_loading(self, partition: int, replay: Replay | None = None) -> bool:
-        """And if one is given, into this very replay."""
+        """Return whether the partition is being loaded and, if `replay` is given, whether into that one."""
         found = self._loading.get(partition)
         return found is not None and (replay is None or found is replay)
 

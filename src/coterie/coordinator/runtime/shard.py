@@ -160,7 +160,7 @@ class AppendBatch:
 
 @dataclass(slots=True)
 class Append:
-    """There is something to write to the partition; one of these at a time.
+    """Records wait to be written to the partition. Only one `Append` is under way at a time.
 
     What it is, `batch` says once, when it is about to be written: all that comes until then is in it. None: nothing
     any more, since the partition was lost.

@@ -207,7 +207,7 @@ def read_response(frame: bytes, at: int, version: int) -> list[OffsetsFetched]:
 
 
 def write_response(replies: Sequence[OffsetsFetched] | OffsetsFetched, version: int) -> bytes:
-    """Of several groups, or of the one that was asked for."""
+    """Return the response about several groups, or about the one that was asked for."""
     if isinstance(replies, OffsetsFetched):
         if MANY <= version < BY_ID and type(replies.partitions) is FetchedRows and not replies.error:
             rows = replies.partitions
@@ -236,7 +236,7 @@ def write_response(replies: Sequence[OffsetsFetched] | OffsetsFetched, version: 
 
 @lru_cache(maxsize=1024)
 def _around(group_id: str, topic: str, count: int) -> tuple[bytes, bytes]:
-    """Of an answer about one group and one topic in versions 8 and 9: all but the partitions. Who asks will again."""
+    """Return what is before and after the partitions in a response of version 8 or 9 about one group and one topic."""
     group, name = COMPACT.string(group_id), COMPACT.string(topic)
     before = (b"\0\0\0\0", COMPACT.length(1), group, COMPACT.length(1), name, COMPACT.length(count))
     return b"".join(before), b"\0\0\0\0\0"  # no tagged fields, no error, no tagged fields of group and answer

@@ -53,7 +53,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a broker stores of a user's password."""
+    """The credential that a broker stores in place of a user's password."""
 
     salt: bytes
     stored_key: bytes
