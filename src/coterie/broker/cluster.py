@@ -59,7 +59,7 @@ from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.maintenance.scram_credentials import ScramCredentials
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.node import Node
-from coterie.broker.placement import NOBODY, Partition
+from coterie.broker.placement import NO_LEADER, Partition
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.acl_store import AclStore
 from coterie.broker.security.auth_helper import AuthHelper
@@ -415,7 +415,7 @@ class Cluster:
         group_id = getattr(event, "group_id", None)
         partition = event.partition if group_id is None else self.partition_of(group_id)
         leader = self.leadership.leader_of((OFFSETS_TOPIC, partition))
-        return [] if leader == NOBODY else self.nodes[leader].groups.ask(event, now_ms)
+        return [] if leader == NO_LEADER else self.nodes[leader].groups.ask(event, now_ms)
 
     # --- nodes stop and start -----------------------------------------------------------------------------------------
 
@@ -440,9 +440,9 @@ class Cluster:
         effects: Effects = []
         topic, number = key
         if topic == OFFSETS_TOPIC:
-            if was != NOBODY:
+            if was != NO_LEADER:
                 effects += self.nodes[was].groups.lose(number, now_ms)
-            if leader != NOBODY:
+            if leader != NO_LEADER:
                 self.nodes[leader].groups.gain(number, log)
         return [*effects, *self.fetches.look_again(log, now_ms)]
 
