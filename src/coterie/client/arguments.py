@@ -48,7 +48,7 @@ Offsets = (
 """A Mapping is invariant in its keys, so each form that a caller may write is named."""
 
 Topics = str | Iterable[str] | Pattern[str] | SubscriptionPattern
-"""What can be subscribed to."""
+"""The types that can be subscribed to."""
 
 T = TypeVar("T")
 ByPartition = Mapping[TopicPartition, T] | Mapping[tuple[str, int], T]

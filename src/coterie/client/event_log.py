@@ -1,4 +1,4 @@
-"""What clients write to their logs: a line for each event, from one table.
+"""The log lines of clients: a line for each event, from one table.
 
 The loggers are `coterie.consumer`, `coterie.producer` and `coterie.admin`. Nothing is installed but a NullHandler: what
 is shown, and where, is the application's choice. A line's event is on the record as `record.event`.
@@ -114,7 +114,7 @@ class Line(NamedTuple):
     template: str
     values: Callable[[Any], tuple[object, ...]]
     when: str
-    """When the line is written, for the documentation."""
+    """The occasion on which the line is written, for the documentation."""
 
 
 def _listed(partitions: Collection[TopicPartition]) -> str:
@@ -336,7 +336,7 @@ LINES: Mapping[type, Line] = {
         "close() could not deliver everything",
     ),
 }
-"""Of each event: level, text, and what is filled in. Values of records and settings are in none of them."""
+"""The level, the text and the fields of each event. No text contains values of records or settings."""
 
 _NUMBERS = {kind: count(1) for kind in ("consumer", "producer", "admin")}
 for _kind in _NUMBERS:

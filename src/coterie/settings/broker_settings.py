@@ -694,7 +694,7 @@ class BrokerSettings(GroupCoordinatorSettings):
     )
 
     of_listeners: Mapping[tuple[str, str, str], Any] = field(default_factory=dict)
-    """What listeners have of their own, by listener, mechanism (empty is all) and field."""
+    """The settings of single listeners, by listener, mechanism (empty is all) and field."""
 
     @classmethod
     def load(

@@ -511,7 +511,7 @@ class ConsumerSettings(ClientSettings):
 
     @property
     def commits_automatically(self) -> bool:
-        """Without a group there is nothing to commit for, whatever the default says (as in Java)."""
+        """True if positions are committed automatically; never without a group, as in Java."""
         return self.enable_auto_commit and self.group_id is not None
 
     @property
@@ -607,7 +607,7 @@ class ProducerSettings(ClientSettings):
 
     @property
     def is_idempotent(self) -> bool:
-        """As in Java: by default it is, unless acks, retries or what is in flight make it impossible."""
+        """True unless it is turned off or, as in Java, acks, retries or max.in.flight make it impossible."""
         return self.enable_idempotence and not self._not_idempotent()
 
     @property

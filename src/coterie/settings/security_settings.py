@@ -332,7 +332,7 @@ class SecuritySettings(Settings):
 
     @property
     def credentials(self) -> SaslCredentials | None:
-        """Who the client is, if it logs in."""
+        """Return the credentials of the client, if it logs in."""
         return Login(self).credentials() if self.uses_sasl else None
 
     def contradictions(self) -> list[str]:

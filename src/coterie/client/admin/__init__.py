@@ -1,4 +1,4 @@
-"""What an operator does with a cluster, as typed data: topics, configs, groups, offsets.
+"""The admin client: topics, configs, groups, offsets, ACLs and users of a cluster, as typed data.
 
 Many things are asked for at once, and each has its own result: a value, or the `KafkaError` it met. Requests go to
 whoever must answer them (controller, coordinator, leader) and are tried again until `default.api.timeout.ms`. Read

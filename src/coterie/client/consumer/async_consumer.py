@@ -62,8 +62,8 @@ CLOSE_TIMEOUT_S = 30.0
 CLOSE_GRACE_S = 2.0
 """Time to close the sockets, after the member has left the group."""
 CALM_MS = 100
-"""So long after a full poll, polls only take the records that are there; what the member needs to know of a poll waits
-no longer than that."""
+"""For this time after a full poll, polls only take the records that are there. The member learns of them this much
+later."""
 AN_HOUR_S = 3600.0
 
 
@@ -798,7 +798,7 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """After an error, what the last poll handed over does not count as processed, and is not committed."""
+        """Close the consumer. After an error the records of the last poll are not committed: some may be unprocessed."""
         if kind is None:
             await self.close()
             return

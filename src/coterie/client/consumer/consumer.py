@@ -409,7 +409,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """After an error, what the last poll handed over does not count as processed, and is not committed."""
+        """Close the consumer. After an error the records of the last poll are not committed: some may be unprocessed."""
         if kind is None:
             self.close()
             return

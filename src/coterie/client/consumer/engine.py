@@ -63,7 +63,7 @@ class CoordinatorReach:
 
     def __init__(self) -> None:
         self._since_ms: int | None = None
-        """When the first request that was not answered was sent."""
+        """The time at which the first request without an answer was sent."""
         self._before_ms: int | None = None
         """The same, while the coordinator has been found again and nothing was heard of it yet."""
         self._is_reported = False
@@ -71,7 +71,7 @@ class CoordinatorReach:
 
     @property
     def due_ms(self) -> int | None:
-        """When `look` should be called, if nothing else happens."""
+        """The time at which `look` should be called, if nothing else happens."""
         return None if self._since_ms is None or self._is_reported else self._since_ms + PATIENCE_MS
 
     def asked(self, now_ms: int) -> None:
@@ -514,7 +514,7 @@ class Engine:
         self.tasks.loop.call_soon_threadsafe(self.news)
 
     async def poll(self, until_ms: float, *, begins: bool = True) -> effects.CallListener | None:
-        """As `until_something`, within a poll: it begins here, and ends with anything but a listener's call.
+        """Do `until_something` as a poll: it begins here, and ends with anything but a call of the listener.
 
         So the member knows of the end before records are taken: what is handed over stays ours until the next poll.
         """

@@ -125,7 +125,7 @@ class FetchSettings(NamedTuple):
     retry_backoff_ms: int = _DEFAULTS.retry_backoff_ms
     metadata_max_age_ms: int = _DEFAULTS.metadata_max_age_ms
     has_group: bool = True
-    """Without a group there are no committed offsets to ask for."""
+    """False if there is no group, and so no committed offsets."""
 
 
 LeaderOf = Callable[[str, int], PartitionLeader | None]
@@ -150,7 +150,7 @@ class Fetch:
     node_id: int
     request: fetch.Request
     states: Mapping[tuple[str, int], tuple[PartitionState, int, PartitionLeader]]
-    """For each partition: its state, the offset that was asked for, and the leader at that time."""
+    """The state of each partition, the offset that was asked for, and the leader at that time."""
     names: Mapping[UUID, str]
 
 

@@ -59,8 +59,8 @@ from coterie.protocol.fetched import NO_PROGRESS
 from coterie.protocol.records import Record
 
 MOST_STALE_EPOCHS = 10
-"""So often the metadata is refreshed because it is older than a position. Java does so for ever, but an epoch that
-never was, committed by mistake, should not stop a reader."""
+"""The number of times that metadata is refreshed because its leader epoch is older than that of the position. Java has
+no limit, but an epoch that never existed, committed by mistake, should not stop a consumer."""
 _STANDS = frozenset({Need.NOTHING, Need.VALIDATION})
 
 
@@ -86,7 +86,7 @@ class Fetcher:
         self.needs_data = True
         """`effects` may have something new to say. Set by everything that changes anything."""
         self.due_ms: int | None = None
-        """When to call `effects` again if nothing happens."""
+        """The time at which to call `effects` again if nothing happens."""
         self.records_taken = 0
         self.bytes_taken = 0
 
@@ -568,7 +568,7 @@ class Fetcher:
                 self._answer_failed(state, error, now_ms)
 
     def _not_validated(self, state: PartitionState, code: ErrorCode, now_ms: int) -> None:
-        """Only missing rights are raised: after any other error, as in Java, the leader is looked up and asked."""
+        """Raise an authorization error. After any other error, as in Java, the leader is looked up and asked again."""
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._fail(
                 state, KafkaError.of(code, f"the position of {state.partition} cannot be validated"), passes=True

@@ -19,11 +19,11 @@ from coterie.settings.client_settings import duration_ms
 
 
 class Reset(NamedTuple):
-    """Where to start without a committed offset, or with one that is out of range."""
+    """The position to start at without a committed offset, or with one that is out of range."""
 
     name: str
     back_ms: int | None = None
-    """For by_duration (KIP-1106): the time before now."""
+    """The duration of by_duration (KIP-1106)."""
 
     def timestamp(self, now_ms: int) -> int:
         """The timestamp for ListOffsets."""
@@ -147,7 +147,7 @@ class PartitionState:
         self.epoch = NO_EPOCH
         self.leader: PartitionLeader | None = None
         self.stale_epochs = 0
-        """How often the metadata was older than the epoch of the position."""
+        """The number of times that the metadata was older than the epoch of the position."""
         self.done: OffsetAndMetadata | None = None
         self.next_fetch = -1
         self.chunks: deque[Chunk] = deque()
@@ -175,7 +175,7 @@ class PartitionState:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it has a validated position."""
+        """True if it has a validated position."""
         return self.need is Need.NOTHING
 
     def leave(self) -> None:
@@ -192,7 +192,7 @@ class PartitionState:
         self.not_before_ms = 0
 
     def wants(self, offset: int, leader: PartitionLeader) -> bool:
-        """Whether the answer to a fetch from `offset` at `leader` is still current."""
+        """Return whether the answer to a fetch from `offset` at `leader` is still current."""
         return self.need is Need.NOTHING and self.next_fetch == offset and self.leader == leader
 
     def node_to_ask(self, leader: int, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""What runs on an event loop for one client: its tasks and its timers, and the end of them all."""
+"""The tasks and timers of one client on an event loop, and how they end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def within(timeout_ms: float, asked: Coroutine[Any, Any, Any]) -> Any:
 
 
 class BackgroundTasks:
-    """To be made in the event loop it lives on."""
+    """The tasks of one client. It must be created in the event loop that it runs on."""
 
     def __init__(self, clock_ms: Callable[[], int], on_mistake: Callable[[Exception], None]) -> None:
         """`on_mistake` is called with the error of a task that failed: silence would look like a quiet topic."""

@@ -51,7 +51,7 @@ class Versions:
         self._chosen: dict[tuple[int, int | None], int] = {}
 
     def of(self, api: ModuleType, at_most: int | None = None) -> int:
-        """Not above `at_most`."""
+        """Return the highest version that both sides have, not above `at_most`."""
         row: Api = api.API
         key = (row.key, at_most)
         version = self._chosen.get(key)
@@ -150,9 +150,9 @@ class Connection(asyncio.BufferedProtocol):
         self._asked: deque[_Asked] = deque()
         self._authenticator: Authenticator | None = None
         self._log_in_again_at = _NEVER
-        """In the loop's time."""
+        """The loop's time at which to authenticate again."""
         self._held_back: deque[_HeldBack] | None = None
-        """Not None while the client logs in again."""
+        """The requests that wait while the client authenticates again; None otherwise."""
         self._all_answered: asyncio.Future[None] | None = None
         self._login: asyncio.Task[None] | None = None
         self._last_correlation_id = 0
@@ -160,10 +160,10 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._is_silent = True
-        """Nothing has been received yet."""
+        """True until something has been received."""
         self._gone = self._loop.create_future()
         self.error: KafkaError | None = None
-        """Why it ended; None while it lives."""
+        """The error that ended the connection; None while it is open."""
         self.on_lost: Callable[[KafkaError], None] | None = None
         """Is called when it ends and not by our own will."""
 
@@ -256,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._read(api, frame, at, version)
 
     async def close(self) -> None:
-        """What was asked is not waited for. Returns when the socket is gone; a second close does nothing."""
+        """Close the connection without waiting for answers. A second close does nothing."""
         self._end(ConnectionLostError(f"the connection to {self.address} was closed by this client"), orderly=True)
         if self._transport is None:
             return
@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def abort(self) -> None:
-        """At once, and without waiting for the socket to be gone."""
+        """Close the socket at once, without waiting until it is closed."""
         self.on_lost = None
         self._end(ConnectionLostError(f"the connection to {self.address} was given up by this client"))
 
@@ -336,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._read(api, frame, at, version)
 
     def _log_in_again(self) -> None:
-        """From now on requests are held back."""
+        """Start to authenticate again; requests are held back from now on."""
         self._log_in_again_at = _NEVER
         self._held_back = deque()
         self._login = self._loop.create_task(self._authenticate_again())
@@ -362,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- opening ------------------------------------------------------------------------------------------------------
 
     async def _learn_versions(self) -> None:
-        """From our latest version down."""
+        """Ask the broker for its API versions, from our latest version down."""
         request = api_versions.Request(client_software_name=SOFTWARE, client_software_version=__version__)
         response = await self._ask_versions(request, api_versions.API.versions[-1])
         if response.error is ErrorCode.UNSUPPORTED_VERSION:
@@ -385,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
             ) from None
 
     def _tune(self, settings: ClientSettings) -> None:
-        """Only where it was asked for: left alone, the system finds better sizes than Java's defaults."""
+        """Set the socket's buffer sizes, if settings give them: the system finds better sizes than Java's defaults."""
         assert self._transport is not None, "it is connected"
         its_socket = self._transport.get_extra_info("socket")
         for name, option in (("send.buffer.bytes", socket.SO_SNDBUF), ("receive.buffer.bytes", socket.SO_RCVBUF)):
@@ -507,7 +507,7 @@ def _again(error: KafkaError, more: str = "") -> KafkaError:
 
 
 def _why(error: Exception) -> str:
-    """In the system's words; asyncio's own only repeat the address."""
+    """Return the system's error message; that of asyncio only repeats the address."""
     number = getattr(error, "errno", None)
     if number and number > 0:
         reason = os.strerror(number)

@@ -1,4 +1,4 @@
-"""What a client knows of its cluster, and how news changes it; pure."""
+"""The metadata of a cluster that a client has, and how a response changes it; no I/O."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Metadata:
         return found.leader if found else NO_LEADER
 
     def why_no_leader(self, topic: str, partition: int, what: str) -> KafkaError:
-        """What to say when `leader` knows of none; `what` was being done."""
+        """Return the error message for a partition without a leader; `what` names the operation."""
         known = self.topics.get(topic)
         if known is not None and known.error:
             return KafkaError.of(known.error, what)

@@ -40,18 +40,18 @@ _Key = tuple[int, str]
 
 
 class _Failures:
-    """Of connecting to one node, one after the other."""
+    """The consecutive failures to connect to one node."""
 
     __slots__ = ("count", "until")
 
     def __init__(self) -> None:
         self.count = 0
         self.until = 0.0
-        """In the loop's time: not before."""
+        """The loop's time before which no connection is tried."""
 
 
 class NetworkClient:
-    """To be made, used and closed in one event loop."""
+    """The connections of one client. It is created, used and closed in one event loop."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class NetworkClient:
             raise RequestTimedOutError(gave_up(what, last, within_ms)) from None
 
     async def pause(self, failures: int) -> None:
-        """As long as `retry.backoff.ms` says after so many failures."""
+        """Wait for `retry.backoff.ms`, as it is after this many failures."""
         settings = self.settings
         chance = self._chance()
         pause_ms = backoff_ms(failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, chance)
@@ -195,7 +195,7 @@ class NetworkClient:
         return await self.retry(attempt, what="", timeout_ms=timeout_ms)
 
     def expire(self) -> None:
-        """What is known is not believed any more; `leader` and `controller` will ask."""
+        """Let all metadata expire: `leader` and `controller` ask for it again."""
         self._learned_at = None
         self._topics_learned_at.clear()
 
@@ -232,7 +232,7 @@ class NetworkClient:
         return self.metadata.controller
 
     async def find_coordinator(self, group_id: str) -> Node:
-        """By one question to any node; errors are for the caller to judge (rules M2, M11)."""
+        """Ask any node for the coordinator, once. The caller handles errors (rules M2, M11)."""
         response: find_coordinator.Response = await self.send(
             None, find_coordinator, find_coordinator.Request(keys=[group_id])
         )
@@ -328,7 +328,7 @@ class NetworkClient:
         failures.until = asyncio.get_running_loop().time() + pause_ms / 1000
 
     async def _any_connection(self, lane: str) -> Connection:
-        """To the least busy node; if it cannot be reached to the next, and at last to those we began with."""
+        """Return a connection to the least busy node, to the next if that fails, and at last to a bootstrap server."""
         problems: dict[str, str] = {}
         for node in self._candidates(lane):
             if str(node) in problems:
@@ -357,14 +357,14 @@ class NetworkClient:
         return nodes
 
     def disconnect(self, node_id: int, lane: str) -> None:
-        """Who waits for an answer there gets an error; the next request opens a new connection."""
+        """Close the connection to a node. Requests without an answer get an error; the next request connects again."""
         connection = self._connections.pop((node_id, lane), None)
         if connection is not None:
             connection.abort()
 
     @property
     def addresses(self) -> list[Address]:
-        """Where there are connections now."""
+        """The addresses that there are connections to."""
         return [each.address for each in list(self._connections.values()) if not each.is_closed]
 
     @property

@@ -1,4 +1,4 @@
-"""What a client takes from around it besides its event loop: the time, chance, and the class of its connections.
+"""The surroundings of a client besides its event loop: the time, the random source, and the class of connections.
 
 The simulator gives a client others, and an event loop with a virtual clock (`sim/event_loop.py`), and so runs the code
 that is shipped.

@@ -74,7 +74,7 @@ class Batch:
     identity: ProducerIdAndEpoch = NO_PRODUCER
     sequence: int = NO_SEQUENCE
     ordinal: int = 0
-    """Which batch of its epoch it is."""
+    """The number of the batch in its epoch."""
     encoded: bytearray | None = None
     stamped: tuple[ProducerIdAndEpoch, int] = (NO_PRODUCER, NO_SEQUENCE)
     """The producer and sequence in the encoded bytes."""
@@ -89,7 +89,7 @@ class Batch:
     base_offset: int = -1
     append_time_ms: int = -1
     error: KafkaError | None = None
-    """Why it failed; while it is not settled, why it must be sent again."""
+    """The error that the batch failed with or, while it is not settled, the one that it is retried for."""
     record_errors: dict[int, KafkaError] = field(default_factory=dict)
     callbacks: list[tuple[int, OnSettled]] = field(default_factory=list)
     parts: tuple[Batch, Batch] | None = None

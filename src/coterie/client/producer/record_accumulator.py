@@ -67,7 +67,7 @@ class Settled:
 
 @dataclass(slots=True)
 class RoomMade:
-    """There is room for callers that wait for it."""
+    """Callers that wait for room can go on."""
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ _RNG_MAX = 2**31 - 1
 
 
 class Consequence(Enum):
-    """What follows for a batch from the answer to its Produce."""
+    """The consequence of a Produce response for a batch."""
 
     TAKEN = auto()
     RETRY = auto()
@@ -197,7 +197,8 @@ CONSEQUENCES: Mapping[ErrorCode, Consequence] = MappingProxyType(
         ErrorCode.UNSUPPORTED_VERSION: Consequence.FAIL_FOR_GOOD,
     }
 )
-"""As in Java 4.3. Any other error fails the batch. After errors in STALE_METADATA the leaders are looked up again."""
+"""The errors that are retried, as in Java 4.3. Any other error fails the batch. After errors in STALE_METADATA the
+leaders are looked up again."""
 
 
 class RecordAccumulator(RecordAppender):
@@ -205,7 +206,7 @@ class RecordAccumulator(RecordAppender):
         super().__init__(rules, rng)
         self.identity: ProducerIdAndEpoch | None = NO_PRODUCER if rules.is_idempotent else None
         self.failure: KafkaError | None = None
-        """Why nothing can be sent any more."""
+        """The error because of which nothing can be sent any more."""
         self.is_closing = False
         self._flushes: dict[int, set[Batch]] = {}
         self._asks_leaders = self._asks_identity = False

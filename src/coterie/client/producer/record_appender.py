@@ -57,9 +57,7 @@ class StickyPartitioner:
         self.partition = draw()
 
     def note(self, size: int, *, batch_is_full: bool) -> None:
-        """So many bytes went there. It moves on between batches, so that it leaves none half full; twice the size is
-        too much to wait for that.
-        """
+        """Count bytes of the current partition. Change it when a batch is full, or after twice batch.size."""
         self.produced += size
         if self.produced >= self._batch_size and (batch_is_full or self.produced >= 2 * self._batch_size):
             self.produced = 0
@@ -115,7 +113,7 @@ class ProducerTopic:
         self.ratio = 1.0
         """The estimated compression ratio of its batches."""
         self.used_ms = 0
-        """When a batch was last begun."""
+        """The time at which the last batch was begun."""
 
 
 class RecordAppender:
