@@ -1,4 +1,4 @@
-"""What can happen to a member.
+"""The events of a member.
 
 Three kinds. What the user does comes from the driver as it happens. News of the cluster likewise. Everything at the end
 of the file is the answer to an effect: the driver gets the object inside the effect (`then`), sets `reply` or `error`
@@ -178,7 +178,7 @@ class ConsumerHeartbeatAnswered(Answer):
     member_epoch: int
     """The epoch of the request; 0: a join; -1 and -2: a leave."""
     was_member: bool
-    """Whether an earlier join of this member may have been accepted."""
+    """True if an earlier join of this member may have been accepted."""
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ class RetryDue:
 
     what: str
     number: int = 0
-    """Which pending, if it is one."""
+    """The number of the pending request, if it is one."""
 
 
 @dataclass(slots=True)

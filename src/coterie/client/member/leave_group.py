@@ -118,7 +118,7 @@ def _maybe_leave_group(member: MemberData, now_ms: int) -> Effects:
 
 
 def send_leave_group(member: MemberData, reason: str, now_ms: int, lane: str = COORDINATOR_LANE) -> Effects:
-    """Once, without repeating it: the session timeout sees to the rest."""
+    """Send LeaveGroup once, without a retry: if it is lost, the session timeout ends the membership."""
     if not member.member_id:
         return []
     leave_sent = member.coordinator is not None

@@ -91,7 +91,7 @@ class MemberSettings:
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether all assignors are cooperative. The default list (range, cooperative-sticky) is not: range cannot."""
+        """True if all assignors are cooperative. The default list (range, cooperative-sticky) is not: range cannot."""
         return all(assignor.cooperative for assignor in self.assignors)
 
 
@@ -127,7 +127,8 @@ class PendingRequest:
     waits_until_ms: int | None = None
     """Backing off."""
     times_missing: int = 0
-    """How often in a row fresh metadata did not have a partition that the coordinator does not know either."""
+    """The number of times in a row that new metadata did not have a partition that the coordinator does not know
+    either."""
 
     @property
     def timer(self) -> str:
@@ -136,7 +137,7 @@ class PendingRequest:
 
 @dataclass(slots=True, eq=False)
 class MemberBase:
-    """What a member has in either protocol: identity, subscription, coordinator, pending requests.
+    """The state of a member in either protocol: identity, subscription, coordinator, pending requests.
 
     The methods that raise NotImplementedError are the questions that the shared rules ask, and that each protocol
     answers in its own way.
@@ -173,10 +174,10 @@ class MemberBase:
     polling: bool = False
     poll_deadline_ms: int = 0
     poll_late_since_ms: int | None = None
-    """When max.poll.interval.ms was exceeded; None once poll is called again."""
+    """The time at which max.poll.interval.ms was exceeded; None once poll is called again."""
     calling: ListenerAnswered | None = None
     failure: Exception | None = None
-    """Why it was fenced."""
+    """The reason why it was fenced."""
 
     # coordinator
     coordinator: Any = None
@@ -238,7 +239,7 @@ class MemberBase:
 
     @property
     def needs_coordinator(self) -> bool:
-        """Whether a request waits for the coordinator."""
+        """True if a request waits for the coordinator."""
         raise NotImplementedError
 
     def coordinator_found(self, now_ms: int) -> Effects:
@@ -254,11 +255,12 @@ class MemberBase:
 
     @property
     def may_auto_commit(self) -> bool:
-        """Whether a member that is subscribed may commit by itself now. A rebalance that is about to begin commits."""
+        """Return whether a subscribed member may auto-commit now. A rebalance that is about to begin commits by
+        itself."""
         raise NotImplementedError
 
     def may_still_commit(self, pending: PendingRequest) -> bool:
-        """Whether a commit that was asked for earlier can be sent, or sent again, now."""
+        """Return whether a commit that was requested earlier can be sent, or sent again, now."""
         raise NotImplementedError
 
     @property
@@ -284,7 +286,7 @@ class MemberData(MemberBase):
 
     # the rebalance
     rejoin_reason: str | None = None
-    """Not None: it wants a rebalance, for this reason (KIP-800)."""
+    """The reason for which it wants a rebalance (KIP-800); None if it does not."""
     is_prepared: bool = False
     """Commit and revocation before the join are done, however often the join is repeated (M10)."""
     is_revocation_announced: bool = False
@@ -315,7 +317,8 @@ class MemberData(MemberBase):
 
     @property
     def reason_to_rejoin(self) -> str | None:
-        """Why it wants a rebalance, if it does. Two of the reasons are looked at again each time, so none gets lost."""
+        """Return why it wants a rebalance, if it does. Two of the reasons are checked again each time, so none gets
+        lost."""
         if self.is_stale:
             return "cached metadata has changed"
         if self.joined_topics is not None and self.joined_topics is not self.topics:

@@ -1,4 +1,4 @@
-"""What the member wants to read, what the cluster has of it (M5), and the calls of its rebalance listener (M14).
+"""The subscription of a member, the metadata of its topics (M5), and the calls of its rebalance listener (M14).
 
 A listener is called only while the user is inside poll, unsubscribe or close, one call at a time. Partitions change
 hands after the call that gives them up and before the call that brings them.

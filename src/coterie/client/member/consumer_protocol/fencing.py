@@ -50,7 +50,7 @@ def fence(member: ConsumerMemberData, code: ErrorCode, now_ms: int) -> Effects:
 
 
 def can_rejoin(member: ConsumerMemberData) -> bool:
-    """What was lost is given up first, during a poll."""
+    """Return whether the member can rejoin. It gives up lost partitions first, during a poll."""
     return member.calling is None and (member.may_call or not member.assigned)
 
 

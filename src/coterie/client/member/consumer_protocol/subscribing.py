@@ -1,4 +1,4 @@
-"""What the member wants to read: names, a pattern that the client matches, or a pattern that the broker matches."""
+"""The subscription of a member: names, a pattern that the client matches, or a pattern that the broker matches."""
 
 from __future__ import annotations
 
@@ -74,5 +74,5 @@ def metadata_changed(member: ConsumerMemberData, event: MetadataChanged, _now_ms
 
 
 def rejoin_asked(member: ConsumerMemberData, event: RejoinAsked, now_ms: int) -> Effects:
-    """There is no rebalance to begin: the broker assigns, and nothing would change."""
+    """Report that there is no rebalance to enforce: the broker assigns, and nothing would change."""
     return [Emit(RebalanceNotEnforced(now_ms, member.settings.group_id, event.reason))]
