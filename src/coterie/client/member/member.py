@@ -255,8 +255,7 @@ class MemberBase:
 
     @property
     def may_auto_commit(self) -> bool:
-        """Return whether a subscribed member may auto-commit now. A rebalance that is about to begin commits by
-        itself."""
+        """Return whether a subscribed member may auto-commit now. A rebalance that begins commits by itself."""
         raise NotImplementedError
 
     def may_still_commit(self, pending: PendingRequest) -> bool:
@@ -317,8 +316,7 @@ class MemberData(MemberBase):
 
     @property
     def reason_to_rejoin(self) -> str | None:
-        """Return why it wants a rebalance, if it does. Two of the reasons are checked again each time, so none gets
-        lost."""
+        """Return why it wants a rebalance, if it does. Two of the reasons are checked again each time."""
         if self.is_stale:
             return "cached metadata has changed"
         if self.joined_topics is not None and self.joined_topics is not self.topics:

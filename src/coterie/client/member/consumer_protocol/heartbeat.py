@@ -132,8 +132,7 @@ def look(member: ConsumerMemberData, now_ms: int) -> StartTimer:
 
 
 def must_look_sooner(member: ConsumerMemberData, now_ms: int) -> bool:
-    """Return whether max.poll.interval.ms is over before the timer fires: a poll has ended, or the listener was
-    called."""
+    """Return whether max.poll.interval.ms ends before the timer fires: a poll has ended, or a listener was called."""
     return now_ms < member.poll_deadline_ms < member.looks_at_ms and member.is_beating and _poll_counts(member)
 
 

@@ -154,8 +154,7 @@ class ConsumerMemberData(MemberBase):
         return self.state in {STABLE, ACKNOWLEDGING} or (self.state is RECONCILING and self.reconciling is None)
 
     def may_still_commit(self, pending: PendingRequest) -> bool:
-        """Return whether a commit may be sent with the current epoch: only while its partitions have not been given
-        up."""
+        """Return whether a commit may be sent with the current epoch: only while it owns the partitions."""
         if not self.has_generation or not pending.owned <= self.assigned:
             return False
         pending.generation_id = self.generation_id
