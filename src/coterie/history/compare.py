@@ -45,7 +45,7 @@ from coterie.sim.world import Observer, World
 RESTARTED: Mapping[Design, RestartOf] = {
     design: RestartOf.BROKERS if design is Design.SERVER else RestartOf.MEMBERS for design in Design
 }
-"""What is restarted to bring a new assignor in. Under design 4 the brokers have both, and members name one (K16)."""
+"""The processes that are restarted for a new assignor. Under design 4 brokers have both; members name one (K16)."""
 
 
 def simulate_design(design: Design, scenario: Scenario) -> DesignRun:
@@ -134,7 +134,7 @@ SETTINGS: Mapping[str, object] = {
 RETRY_MS = 100
 RECORD_MS = 2_000
 DRIFT_PPM = 20_000
-"""How much faster or slower the clocks of hosts are, at most. After a rebalance, all members send their heartbeats at
+"""The largest difference in speed between the clocks of hosts. After a rebalance, all members send their heartbeats at
 the same moments. In a real group these spread within an hour, since timers are late by some milliseconds each time;
 here, by the drift, within a minute. Without it, all members of an eager group would stop together."""
 

@@ -59,7 +59,7 @@ class Asked(NamedTuple):
     module: ModuleType
     request: Any
     sent_ms: int
-    """In the world's time."""
+    """The world's time."""
 
 
 class _Connection(Connection):
@@ -282,7 +282,7 @@ class AdminProcess(Client):
         self.topics: dict[str, int] = {}
         """The wanted number of partitions of each topic."""
         self.topic_changes = 0
-        """How often a topic was created, deleted or got partitions."""
+        """The number of times that a topic was created, deleted or got partitions."""
         self.session_ms: dict[str, list[int]] = {}
         """The session timeouts that a consumer group was given, by group."""
         self.deleted: set[str] = set()

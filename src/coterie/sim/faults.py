@@ -124,7 +124,7 @@ class PowerLostAfterRestart(Fault):
 
 @dataclass(frozen=True, kw_only=True)
 class DiskDamaged(Fault):
-    """While the broker is down, something that was durable is changed. A start or a read must report it with an error;
+    """Durable data is changed while the broker is down. A start or a read must report it with an error;
     then it is repaired (`Machine.report_damage`). If it is neither reported nor repaired, an invariant fails.
 
     The system's cache survives: after a power cut, damage to what was written since the last checkpoint cannot be
@@ -365,8 +365,10 @@ FAULTS: dict[str, _Draw] = {
 
 
 def aimed_faults(rng: Random, steps: Sequence[Step], until_ms: int, *, compacts: bool) -> list[Fault]:
-    """What hurts only at the right moment: a restart while new partitions are still empty, whose files the next owner
-    takes for durable; then records, and then the power goes. And where logs are compacted, a death in the midst of it.
+    """Return the faults that need the right moment.
+
+    One is a restart while new partitions are empty, then records, then a power failure: the next process may take their
+    files for durable. If logs are compacted, another is a crash during a compaction.
     """
     found: list[Fault] = []
     if compacts:

@@ -61,7 +61,7 @@ class Scene:
     steps: list[Step] = field(default_factory=list)
     slots: list[str] = field(default_factory=list)
     every_ms: int = 700
-    """How often a producer sends a record."""
+    """The interval at which a producer sends records."""
     nodes: int = 1
     disk_ms: int | None = None
     """The mean time of a sync, if the workload needs a certain one."""

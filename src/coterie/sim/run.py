@@ -172,7 +172,7 @@ _NAMES = {row.key: row.name for row in by_key.values() if row.name in _REQUESTS}
 
 @dataclass(slots=True)
 class Account:
-    """What one run, or many runs together, have covered: requests by state, faults, rebalances by cause."""
+    """The coverage of one run, or of many runs together: requests by state, faults, rebalances by cause."""
 
     runs: int = 0
     simulated_ms: int = 0

@@ -129,7 +129,7 @@ class Option:
     doc: str
     default: Any = None
     unused: str = ""
-    """Why it is accepted without effect."""
+    """The reason why it is accepted without effect."""
 
     @property
     def field_name(self) -> str:
@@ -266,7 +266,7 @@ class SourceOptions:
     pattern: re.Pattern[str] | None
     assigned: tuple[TopicPartition, ...]
     group_id: str | None
-    """As a member, in a stream; to look up its offsets, in a batch."""
+    """The group of a stream's member; in a batch, the group whose offsets are looked up."""
     committed_of: str | None
     """The group that startingOffsets=committed means."""
     checkpoint_location: str | None
@@ -432,7 +432,7 @@ def _batch_contradictions(values: Mapping[str, Any]) -> list[str]:
 
 
 def _start(values: Mapping[str, Any], use: Use) -> OffsetLimit:
-    """Of several the first counts, as in Spark: one time for all, a time for each, offsets."""
+    """Return the start. As in Spark the first of these options counts: a time for all, a time for each, offsets."""
     if values["starting_timestamp"] is not None:
         return AtTime(values["starting_timestamp"])
     given: OffsetLimit | None = values["starting_offsets_by_timestamp"] or values["starting_offsets"]

@@ -29,7 +29,7 @@ class LogEntry:
     producer_id: int | None
     marker: bool | None
     at_ms: int
-    """When it was appended."""
+    """The time at which it was appended."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class StoryWorld:
     settings: GroupCoordinatorSettings = field(default_factory=GroupCoordinatorSettings)
     now_ms: int = 0
     holds_writes: bool = False
-    """Whether appends wait for `end_writes`; otherwise they are durable at once."""
+    """True if appends wait for `end_writes`; otherwise they are durable at once."""
     image: TopicImage | None = None
     """The topics that consumer groups know."""
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -798,7 +798,7 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Close the consumer. After an error the records of the last poll count as unprocessed, and are not committed."""
+        """Close the consumer. After an error, records of the last poll count as unprocessed and are not committed."""
         if kind is None:
             await self.close()
             return

@@ -409,7 +409,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Close the consumer. After an error the records of the last poll count as unprocessed, and are not committed."""
+        """Close the consumer. After an error, records of the last poll count as unprocessed and are not committed."""
         if kind is None:
             self.close()
             return

@@ -84,7 +84,7 @@ class RecordsComeInOrder(Observer):
         self._last: dict[str, dict[TopicPartition, int]] = {}
 
     def assigned(self, consumer: ConsumerProcess, effect: effects.SetAssignment) -> None:
-        """What is new to it begins where the group has come to."""
+        """Keep the last offsets of partitions that stay; a new one begins at the group's position."""
         stays = set(effect.partitions) - set(effect.added)
         before = self._last.get(consumer.name, {})
         self._last[consumer.name] = {one: last for one, last in before.items() if one in stays}

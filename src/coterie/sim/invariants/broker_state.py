@@ -27,7 +27,7 @@ _GROWTH = 1.5
 
 @dataclass(slots=True)
 class _Read:
-    """What was read of a log, up to `offset`. As long as it has the segments that it had then, only the rest is new."""
+    """The part of a log that was read, up to `offset`. While the segments stay the same, only the rest is new."""
 
     segments: Sequence[Segment]
     replay: Replay
@@ -160,8 +160,8 @@ def _difference(live: dict[str, Any], read: dict[str, Any]) -> str:
 
 _FOR_A_MEMBER, _FOR_A_GROUP, _FOR_A_SHARD, _FOR_A_BROKER = 1, 2, 2, 8
 _TIMERS_OF_A_SESSION = 4
-"""In a consumer group: the session, and the times to give up partitions, to join and to sync. A member that left has
-its alarm still."""
+"""Timers of a member of a consumer group: the session, and the times to revoke, to join and to sync. A member that left
+still has its timer."""
 _TOKENS_OF_A_MEMBER = 2
 """A join and a sync."""
 _LEFT_BEHIND = 50

@@ -198,7 +198,7 @@ VERSION = 2
 """The version of the JSON of a state."""
 RECENT_MS = 3_600_000
 RECENT_REBALANCES = 1_000
-"""How many rebalances of the last hour are kept; a group with more is unstable, however many they are."""
+"""The number of rebalances of the last hour that are kept; a group with more is unstable in any case."""
 
 
 class GroupState:
