@@ -223,7 +223,7 @@ class Starting:
 
 @dataclass(slots=True)
 class Stopping:
-    """Answer everybody who waits: groups look for another coordinator, fetches get what there is."""
+    """Answer all waiting requests: groups look for another coordinator, fetches get the records that there are."""
 
 
 @dataclass(slots=True)

@@ -187,7 +187,7 @@ class GroupService:
         self.flusher.written(log, partial(self._all_written, load))
 
     def lose(self, partition: int, now_ms: int) -> Effects:
-        """Another node leads the partition now: answer everybody who waits, and forget its groups."""
+        """Another node leads the partition now: answer all waiting requests, and unload its groups."""
         return self.perform(self.coordinator.lose(partition, now_ms), now_ms)
 
     def lose_all(self, now_ms: int) -> Effects:

@@ -254,7 +254,7 @@ class Leadership:
         return [*effects, Work(save, self._saved)] if changed else effects
 
     def _carry_out(self, changed: Mapping[Partition, PartitionState], now_ms: int) -> tuple[Effects, DiskChange[None]]:
-        """DiskChange all of it before anybody is answered: a client that asks again hears the same from every node."""
+        """Apply all changes before any request is answered, so that every node answers the same."""
         moved: list[tuple[Partition, PartitionLog, int, int]] = []
         saves = []
         for key, state in changed.items():

@@ -1,10 +1,10 @@
 """The metrics of clients, under Kafka's names. No I/O; the time comes in.
 
-`metrics()` of a client returns `{group: {name: value}}`. A value that nobody has measured yet is None, never 0: an
-average of nothing, say, or the time since a rebalance that never was. What was counted is a number from the start.
+`metrics()` of a client returns `{group: {name: value}}`. A value that was not measured yet is None, never 0:
+for instance an average without samples, or the time since the last rebalance if there was none. A count starts at 0.
 
-An average, a maximum and a rate are those of the last samples (metrics.num.samples, metrics.sample.window.ms), a total
-is that of the client's life. Times are in milliseconds where the name does not say otherwise.
+Averages, maxima and rates are of the last samples (metrics.num.samples, metrics.sample.window.ms); a total is of the
+client's life. Times are in milliseconds unless the name says otherwise.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """The two times of a broker: its own, which timers go by, and the wall clock's, which it writes into logs and facts.
 
-Its own time counts from the wall clock's time at the start, by the monotonic clock: nobody's session ends because
-the clock was set. It does not count while the loop could do nothing: the process was stopped, the machine
-slept (the monotonic clock does not count that by itself), a disk hung. So everybody's session is longer by that time,
-and so is every other deadline.
+Its own time starts at the wall clock's time and follows the monotonic clock, so no session expires because the clock
+was set. It stands still while the loop cannot run: the process was stopped, the machine slept (the monotonic clock does
+not count that by itself), or a disk hung. So every session, and every other deadline, is longer by that time.
 
 For tests, `COTERIE_TEST_CLOCK=OFFSET_MS` or `OFFSET_MS,PPM` in the environment makes the wall clock of the broker, and
-of nobody else in the process, wrong by so many milliseconds, and faster by so many parts in a million:
+only of the broker, wrong by that many milliseconds, and faster by that many parts in a million:
 
     COTERIE_TEST_CLOCK=36000000,500 make test
 

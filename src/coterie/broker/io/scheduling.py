@@ -1,12 +1,12 @@
 """Scheduling: how the event loop is shared among connections.
 
-A connection is answered a few requests at a time, whatever they are. If it has sent more, they wait, it is not read
-from, and it stands in a queue. Each time round the loop, the queue is served for a short while, in turn. So a flood
-holds up nobody else for longer than that: what others send is looked at in between.
+A connection gets a few requests answered at a time. If it has sent more, they wait, the broker stops reading from the
+connection, and the connection goes into a queue. In each turn of the loop the queue is served for a short time, one
+connection after the other. So a client that sends a flood of requests delays the others by no more than that time.
 
-A request that arrives alone, at a connection that was not in the queue, is answered at once. Of several that arrive
-together some are, as long as few have been in the same turn of the loop; else they wait, and the first of them too.
-Fetches and large requests wait even if they are alone, once the loop has been busy for long.
+A request that arrives alone, on a connection that is not in the queue, is answered at once. Of several requests that
+arrive together some are, while few were in this turn of the loop; otherwise all of them wait. Fetches and large
+requests wait even if they arrive alone, once the loop has been busy for long.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SLICE_MS = 2
 READ_BYTES = 1 << 20
 """Bytes that are read from one connection in a row."""
 READ_ON = 4
-"""Connections in the queue that are read from again each time round: each may bring much."""
+"""Connections in the queue that are read from again in each turn: each may bring much."""
 LARGE_READ = 1 << 17
 """A read of this many bytes has probably more behind it."""
 BUSY_MS = 20

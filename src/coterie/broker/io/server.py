@@ -252,7 +252,7 @@ class Server:
             port.socket.close()
 
     async def stop(self) -> None:
-        """Answer everybody who waits, make durable what was written, and leave the directory clean."""
+        """Answer all waiting requests, make what was written durable, and leave the directory clean."""
         self._close_ports()
         for link in self.links:
             link.stop_reading()
@@ -304,7 +304,7 @@ class Server:
     # --- nodes stop and start -----------------------------------------------------------------------------------------
 
     async def stop_node(self, node_id: int) -> None:
-        """Move the node's partitions to the others, answer everybody who waits at it, and close its connections."""
+        """Move the node's partitions to the others, answer its waiting requests, and close its connections."""
         async with self._node_change:
             await self._stop_node(node_id)
 

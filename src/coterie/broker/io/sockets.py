@@ -350,7 +350,7 @@ class TlsTurn:
 
 
 class Port:
-    """A node's port, taken before anybody is served: a broker that gets none has touched nothing else."""
+    """A node's port. It is bound before anything else: a broker that cannot bind it has changed nothing."""
 
     node: Node
 

@@ -52,10 +52,11 @@ class PollEnded:
 
 @dataclass(slots=True)
 class CommitAsked:
-    """Answered by `CommitEnded` with this token.
+    """The user commits offsets; `CommitEnded` with this token is the answer.
 
     `until_ms` None is Kafka's commitAsync: sent once, never repeated. Else retriable errors are retried until then.
-    A partition whose topic was deleted is left out if `are_positions`: nobody has named it. Else the commit fails.
+    With `are_positions` a partition whose topic was deleted is left out, because the user did not name it. Otherwise
+    the commit fails.
     """
 
     token: Hashable

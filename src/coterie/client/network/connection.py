@@ -1,9 +1,10 @@
-"""One socket to one broker: requests go out, answers come back in the same order.
+"""One connection to one broker: requests go out, responses come back in the same order.
 
-What a connection cannot understand ends it: whoever waits on it is told what happened, and nothing is held on to.
+A response that cannot be read ends the connection, and all requests that wait on it fail with the reason.
 
-On a listener with SASL it logs in before anything else, and again before its session ends (KIP-368): from then on
-requests are held back, the earlier ones are answered, the login takes place, and what was held back is sent in order.
+On a listener with SASL the connection authenticates first, and again before its session expires (KIP-368). To
+re-authenticate it holds new requests back, waits for the responses to earlier ones, authenticates, and then sends the
+requests that it held back, in order.
 """
 
 from __future__ import annotations

@@ -413,7 +413,7 @@ async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callabl
 
 
 def _forget(tasks: dict[Any, asyncio.Task[T]], key: object, done: asyncio.Task[T]) -> None:
-    """Its error is for those who wait; if nobody does any more, for nobody."""
+    """Remove a task that is done. Its error is for the callers that wait; without any it is dropped."""
     tasks.pop(key, None)
     if not done.cancelled():
         done.exception()

@@ -139,7 +139,7 @@ class OffsetsGroup:
         self.held_in_all.total += more
 
     def let_go(self) -> None:
-        """The group is not held here any more; whatever it says of its members, nobody looks at it."""
+        """Stop counting the bytes of this group: it was removed, or another broker loads it."""
         self._hold(-self.held_bytes)
 
     # --- offsets ------------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class Timers(Generic[E]):
             self._push(key, at_ms)
 
     def disarm(self, key: Hashable) -> None:
-        """The entry in the heap stays and rings for nobody."""
+        """Cancel the timer. Its entry stays in the heap and has no effect."""
         if self._armed.pop(key, None) is not None:
             self._tidy()
 

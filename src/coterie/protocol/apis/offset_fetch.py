@@ -1,7 +1,7 @@
-"""OffsetFetch: how far a group has come, asked. One group up to version 7, many from 8 on (KIP-709).
+"""OffsetFetch: return committed offsets, of one group up to version 7, of many from 8 on (KIP-709).
 
-Version 10 names topics by id. The words read then have `topic_ids` beside `topics`, whose names are "" until whoever
-knows the topics has filled them in; the answers need `topic_id`.
+Version 10 names topics by id. The request then has `topic_ids` beside `topics`, whose names are "" until the handler
+fills them in. The responses need `topic_id`.
 """
 
 from __future__ import annotations
