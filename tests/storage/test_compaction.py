@@ -15,7 +15,7 @@ from coterie.protocol.batch import BatchHeader, Compression, CorruptBatchError, 
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, Origin, PartitionLog
 from coterie.storage.compaction import KEY_BYTES
 from coterie.storage.files import read_file

@@ -26,7 +26,7 @@ from coterie.client.admin import (
 from coterie.client.admin.admin_types import CLASSIC, CONSUMER_TYPE
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
-from coterie.settings.client_settings import duration_ms
+from coterie.settings.consumer_settings import duration_ms
 
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 MEMBERS = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")

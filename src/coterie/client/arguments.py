@@ -14,7 +14,8 @@ from coterie.assignors import Assignor, assignor
 from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.records import MAX_OFFSET
-from coterie.settings.client_settings import ConsumerSettings, check_mapping
+from coterie.settings.client_settings import check_mapping
+from coterie.settings.consumer_settings import ConsumerSettings
 
 __all__ = [
     "ByPartition",

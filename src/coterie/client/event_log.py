@@ -17,7 +17,8 @@ from coterie.client.consumer.fetch_requests import LogTruncated
 from coterie.client.member import facts
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
-from coterie.settings.client_settings import ClientSettings, ConsumerSettings
+from coterie.settings.client_settings import ClientSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 __all__ = [
     "LINES",

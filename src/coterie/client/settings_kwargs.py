@@ -1,6 +1,6 @@
 """The settings of each client as keyword arguments, so that an editor completes them and mypy refuses others.
 
-Made from the table in `client_settings.py` by `make docs`; do not edit. None counts as not given.
+Made from the tables in `coterie.settings` by `make docs`; do not edit. None counts as not given.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The definition of a setting: a name, a type with bounds, a default and a sentence of help. Kafka calls it ConfigDef.
 
 A table of settings is a subclass of `Settings`: each field is a row, made by `setting()`, and an object of the class
-holds the values. The tables are in `broker_settings.py`, `topic_configs.py` and `client_settings.py`.
+holds the values. `settings/__init__.py` names the files of the tables.
 
     class ProducerSettings(ClientSettings):
         linger_ms: int = setting(PRODUCER, 5, int64(0), "How long a batch that is not full waits for more records.")

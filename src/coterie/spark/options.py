@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
 from coterie.settings import SettingsError
-from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.client_settings import AdminSettings
 from coterie.settings.config_def import Flag, Word, Words, dotted, int32, int64
+from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.settings.producer_settings import ProducerSettings
 from coterie.spark.offsets import (
     EARLIEST,
     LATEST,

@@ -20,7 +20,7 @@ from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.arrow import ArrowReader
 from coterie.protocol.fetched import NO_PROGRESS, FetchedBatches, end_of
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 from coterie.spark.batch_plan import DataLossError, OffsetRange
 from coterie.spark.offsets import EARLIEST, LATEST, OffsetReader
 from coterie.spark.options import SourceOptions

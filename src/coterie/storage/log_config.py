@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from coterie.protocol.batch import TimestampType
-from coterie.settings.broker_settings import SMALLEST_SEGMENT, BrokerSettings
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.group_coordinator_settings import SMALLEST_SEGMENT
 from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
 
 UNLIMITED = -1

@@ -17,7 +17,7 @@ from coterie.coordinator.runtime import Append, AppendBatch, Replay, Shard, Time
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Emit, Fact
 from coterie.ledger import Ledger
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 
 @dataclass(slots=True)

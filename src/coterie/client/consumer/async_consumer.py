@@ -54,7 +54,7 @@ from coterie.errors import (
 )
 from coterie.protocol.apis import list_offsets
 from coterie.protocol.records import Record
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 log = logging.getLogger("coterie.consumer")
 

@@ -39,7 +39,7 @@ from coterie.client.types import (
 )
 from coterie.errors import ClientClosedError, ConcurrentUseError
 from coterie.protocol.records import Record
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 log = logging.getLogger("coterie.consumer")
 

@@ -47,7 +47,7 @@ from coterie.protocol.apis import (
 )
 from coterie.protocol.apis.consumer_group_heartbeat import Request as ConsumerGroupHeartbeat
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 PATIENCE_MS = 10_000
 

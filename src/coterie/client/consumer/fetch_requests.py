@@ -17,7 +17,7 @@ from coterie.errors import STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch, list_offsets
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 
 class FetchErrorAction(Enum):

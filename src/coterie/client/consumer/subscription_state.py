@@ -15,7 +15,7 @@ from coterie.protocol.apis.fetch import AbortedTransaction
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.fetched import FetchedRecords, end_of
 from coterie.protocol.records import Record
-from coterie.settings.client_settings import duration_ms
+from coterie.settings.consumer_settings import duration_ms
 
 
 class Reset(NamedTuple):

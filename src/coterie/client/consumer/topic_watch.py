@@ -11,7 +11,7 @@ from coterie.client.network.background_tasks import BackgroundTasks
 from coterie.client.network.metadata import Metadata, TopicMetadata
 from coterie.client.network.network_client import NetworkClient
 from coterie.errors import ErrorCode, KafkaError
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 _WILL_PASS = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
 

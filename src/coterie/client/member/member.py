@@ -27,7 +27,7 @@ from coterie.client.network.backoff import backoff_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode
 from coterie.protocol.messages import NO_GENERATION
-from coterie.settings.client_settings import ConsumerSettings, heartbeat_problem
+from coterie.settings.consumer_settings import ConsumerSettings, heartbeat_problem
 
 _DEFAULTS = ConsumerSettings()
 

@@ -22,7 +22,7 @@ from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.errors import KafkaError
 from coterie.protocol.arrow import ArrowWriter
 from coterie.protocol.records import BatchBuilder, Header
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -38,7 +38,7 @@ from coterie.errors import (
     KafkaError,
 )
 from coterie.protocol.records import Header
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 Content = str | bytes | bytearray | memoryview | None
 """Text goes as UTF-8; None is a tombstone as a value, and no key as a key."""

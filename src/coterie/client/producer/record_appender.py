@@ -16,7 +16,7 @@ from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, Compression
 from coterie.protocol.records import BatchBuilder, Header, murmur2
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 # Which partition a record goes to, as Java's producer decides it.
 #

@@ -53,7 +53,7 @@ from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.protocol.apis import init_producer_id, produce
 from coterie.protocol.batch import Compression
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 _GZIP_DEFAULT = -1
 

@@ -44,7 +44,7 @@ from coterie.protocol.messages import (
     SyncGroup,
     TopicsDeleted,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 __all__ = [
     "RULES",

@@ -57,7 +57,7 @@ from coterie.protocol.messages import (
     Token,
 )
 from coterie.protocol.subscription import subscribed_topics
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 NEVER = 1 << 62
 _SESSION, _JOIN, _SYNC = "session", "join", "sync"

@@ -47,7 +47,7 @@ from coterie.facts import (
     WriteFailed,
 )
 from coterie.protocol.messages import JoinedGroup, JoinGroup, SyncedGroup
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 LONGEST_STRING = 32_767
 """The longest string of the protocol, in bytes."""

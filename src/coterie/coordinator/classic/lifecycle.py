@@ -24,7 +24,7 @@ from coterie.protocol.messages import (
     SyncedGroup,
     Token,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:

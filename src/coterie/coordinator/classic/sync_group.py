@@ -14,7 +14,7 @@ from coterie.coordinator.classic.states import COMPLETING_REBALANCE, ON_SYNC, ST
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, Emit, MemberMissedSync
 from coterie.protocol.messages import SyncedGroup, SyncGroup
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 
 def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:

@@ -29,7 +29,7 @@ from coterie.protocol.messages import (
     SyncedGroup,
     SyncGroup,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 _FAILED: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
     ConsumerGroupHeartbeat: lambda _request, error: ConsumerGroupHeartbeatAnswer(error),

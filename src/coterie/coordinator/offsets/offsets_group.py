@@ -21,7 +21,7 @@ from coterie.protocol.messages import (
     Record,
     Token,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 if TYPE_CHECKING:
     from coterie.coordinator.classic.effects import Effects, OffsetsWritten, TimerKey

@@ -46,7 +46,7 @@ from coterie.protocol.messages import (
     TopicsDeleted,
 )
 from coterie.protocol.offsets_topic import Skipped, read_record
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 MALFORMED = -1
 """The key of `Replay.skipped` under which records that cannot be read at all are counted."""

@@ -57,7 +57,7 @@ from coterie.protocol.messages import (
 )
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import joined
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 E = TypeVar("E")
 
