@@ -15,9 +15,9 @@ from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_
 from coterie.storage import (
     Files,
     LogConfig,
+    LogOffsetOutOfRangeError,
     LogWriteError,
     MemoryFiles,
-    OffsetOutOfRangeError,
     Origin,
     PartitionLog,
     RefusedError,
@@ -94,7 +94,7 @@ def test_offsets_outside_of_the_log_are_refused(files: Files) -> None:
     fill(log, 3)
     assert log.read(3, 100, 3) == b""
     for offset in (-1, 4):
-        with pytest.raises(OffsetOutOfRangeError, match="from 0 to before 3"):
+        with pytest.raises(LogOffsetOutOfRangeError, match="from 0 to before 3"):
             log.read(offset, 100, 3)
 
 

@@ -17,7 +17,7 @@ from coterie.storage import (
     DiskChange,
     Files,
     LogConfig,
-    OffsetOutOfRangeError,
+    LogOffsetOutOfRangeError,
     PartitionLog,
     StoredTopic,
     remove_files,
@@ -125,7 +125,7 @@ def test_deleted_records_are_hidden_at_once_and_freed_by_segments(files: Files) 
     log = filled(files, KEEP)
     assert log.delete_records(13, high_watermark=40) == 13
     assert [offset for offset, _ in read_all(log)] == list(range(13, 40))
-    with pytest.raises(OffsetOutOfRangeError):
+    with pytest.raises(LogOffsetOutOfRangeError):
         log.read(12, 100, 40)
     deleted = log.retain(NOW, log.log_end_offset)
     assert {each.why for each in deleted} == {"before the log start"} and deleted[-1].next_offset <= 13
@@ -134,7 +134,7 @@ def test_deleted_records_are_hidden_at_once_and_freed_by_segments(files: Files) 
 
 def test_all_records_may_be_deleted_but_none_that_cannot_be_read(files: Files) -> None:
     log = filled(files, KEEP)
-    with pytest.raises(OffsetOutOfRangeError, match="can be read to 40"):
+    with pytest.raises(LogOffsetOutOfRangeError, match="can be read to 40"):
         log.delete_records(41, high_watermark=40)
     assert log.delete_records(40, high_watermark=40) == 40
     log.retain(NOW, log.log_end_offset)

@@ -58,7 +58,7 @@ from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, Re
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.maintenance.scram_credentials import ScramCredentials
 from coterie.broker.metadata_cache import MetadataCache, is_internal
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.broker.placement import NO_LEADER, Partition
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.acl_store import AclStore
@@ -226,7 +226,7 @@ class Cluster:
         self._group_configs = GroupConfigs(files)
         self.nodes = {number: self._node(replace(settings, node_id=number)) for number in numbers}
 
-    def _node(self, settings: BrokerSettings) -> Node:
+    def _node(self, settings: BrokerSettings) -> BrokerNode:
         replicas = ReplicaManager(self.leadership.led[settings.node_id], self.directory, self.flusher)
         groups = GroupService(
             GroupCoordinator(
@@ -244,7 +244,7 @@ class Cluster:
             self._assignors,
         )
         handlers = self._handlers(settings, replicas, groups)
-        return Node(
+        return BrokerNode(
             settings, groups, replicas, self.fetches, self.reporter, handlers, self._authenticator_for, self.after
         )
 

@@ -23,12 +23,12 @@ from coterie.protocol.apis.api_versions import refuse_version
 from coterie.protocol.frames import read_request_header, response_frame
 from coterie.settings.broker_settings import BrokerSettings
 
-__all__ = ["Node"]
+__all__ = ["BrokerNode"]
 
 _FLEXIBLE = dict(FIRST_FLEXIBLE)  # a view of one, as the table is, is looked up in twice the time
 
 
-class Node:
+class BrokerNode:
     def __init__(
         self,
         settings: BrokerSettings,

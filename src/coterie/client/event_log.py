@@ -22,7 +22,7 @@ from coterie.settings.consumer_settings import ConsumerSettings
 
 __all__ = [
     "LINES",
-    "AuthenticationFailed",
+    "ClientAuthenticationFailed",
     "ClosedWithRecords",
     "DeliveryFailed",
     "EventLog",
@@ -55,7 +55,7 @@ class NodeUnreachable:
 
 
 @dataclass(slots=True)
-class AuthenticationFailed:
+class ClientAuthenticationFailed:
     """A node and this client do not accept each other, for the first time of several; it is raised, too."""
 
     node: str
@@ -64,7 +64,7 @@ class AuthenticationFailed:
 
 @dataclass(slots=True)
 class NodeReached:
-    """A node was connected to, after `NodeUnreachable` or `AuthenticationFailed`."""
+    """A node was connected to, after `NodeUnreachable` or `ClientAuthenticationFailed`."""
 
     node: str
     attempts: int
@@ -297,7 +297,7 @@ LINES: Mapping[type, Line] = {
         lambda event: (event.node, event.why),
         "a node cannot be connected to; once, until it can",
     ),
-    AuthenticationFailed: Line(
+    ClientAuthenticationFailed: Line(
         WARNING,
         "cannot connect to %s: %s",
         lambda event: (event.node, event.why),

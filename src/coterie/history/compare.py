@@ -39,7 +39,7 @@ from coterie.sim.faults import BrokerPaused, CutOff, Paused
 from coterie.sim.machine import Machine
 from coterie.sim.plan import Plan
 from coterie.sim.run import simulate
-from coterie.sim.steps import Come, Fault, Leave, Step, Undo
+from coterie.sim.steps import Come, Fault, Leave, PlanStep, Undo
 from coterie.sim.world import Observer, World
 
 RESTARTED: Mapping[Design, RestartOf] = {
@@ -161,7 +161,7 @@ def simulate_kafka_design(design: Design, scenario: Scenario) -> DesignRun:
     return result
 
 
-def _steps(design: Design, scenario: Scenario) -> list[Step]:
+def _steps(design: Design, scenario: Scenario) -> list[PlanStep]:
     habits, renewed = (
         replace(one, auto_commit_interval_ms=1_000, poll_ms=10_000, fetch_max_wait_ms=10_000)
         for one in STRATEGIES[design]
@@ -169,7 +169,7 @@ def _steps(design: Design, scenario: Scenario) -> list[Step]:
     return [step for act in scenario.acts for step in _step(act, habits, renewed)]
 
 
-def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[Step]:
+def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[PlanStep]:
     at_ms, who, for_ms = act.at_ms, act.who, act.for_ms
     match act.do:
         case ActionKind.JOIN:
@@ -193,7 +193,7 @@ def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Crashes(Step):
+class _Crashes(PlanStep):
     slot: str
 
     def begin(self, world: World) -> None:
@@ -203,7 +203,7 @@ class _Crashes(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Restarts(Step):
+class _Restarts(PlanStep):
     slot: str
     habits: Habits
 

@@ -14,7 +14,7 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from coterie.client.network.connection import Connection
+from coterie.client.network.connection import BrokerConnection
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import Runtime
 from coterie.client.producer.delivery import RecordMetadata
@@ -62,7 +62,7 @@ class Asked(NamedTuple):
     """The world's time."""
 
 
-class _Connection(Connection):
+class _Connection(BrokerConnection):
     """The shipped connection. It reports its answers to the world, and may use older versions than it supports."""
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:

@@ -10,7 +10,7 @@ from coterie.sim.clients import Client
 from coterie.sim.disk import DAMAGES
 from coterie.sim.machine import Machine
 from coterie.sim.schedule import Random
-from coterie.sim.steps import CreateTopic, Fault, GrowTopic, Step, Undo
+from coterie.sim.steps import CreateTopic, Fault, GrowTopic, PlanStep, Undo
 from coterie.sim.world import World
 
 BACK_AFTER_MS = 8_000
@@ -157,7 +157,7 @@ class BrokerPaused(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WallClockSet(Fault):
+class WallClockChange(Fault):
     """The wall clock of the machine is wrong until this ends."""
 
     by_ms: int
@@ -364,7 +364,7 @@ FAULTS: dict[str, _Draw] = {
 }
 
 
-def aimed_faults(rng: Random, steps: Sequence[Step], until_ms: int, *, compacts: bool) -> list[Fault]:
+def aimed_faults(rng: Random, steps: Sequence[PlanStep], until_ms: int, *, compacts: bool) -> list[Fault]:
     """Return the faults that need the right moment.
 
     One is a restart while new partitions are empty, then records, then a power failure: the next process may take their
@@ -385,7 +385,7 @@ def aimed_faults(rng: Random, steps: Sequence[Step], until_ms: int, *, compacts:
 def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
     """The steps of wall clocks: seconds to years, forward and back."""
     return [
-        WallClockSet(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
+        WallClockChange(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
         for _ in range(rng.randint(0, 3))
     ]
 

@@ -33,7 +33,7 @@ from coterie.broker.cluster import Cluster
 from coterie.broker.connection_limits import silence_of
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.clock import AWAY_MS
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.runtime import Shard
 from coterie.coordinator.wall_clock import WallClock
@@ -65,7 +65,7 @@ class BrokerLink:
 
     __slots__ = ("connection", "cutter", "heard_ms", "is_read", "node", "quick", "wire")
 
-    def __init__(self, node: Node, wire: VirtualWire, now_ms: int) -> None:
+    def __init__(self, node: BrokerNode, wire: VirtualWire, now_ms: int) -> None:
         self.node = node
         self.wire = wire
         self.connection = Connection(wire.client.name, self)
@@ -295,7 +295,7 @@ class Machine(Host):
         """The time for which offsets of Empty groups are kept at least, in the world's time, since clocks drift."""
         return self.settings.offsets_retention_minutes * 60_000 * 0.9
 
-    def shards(self) -> Iterator[tuple[Node, int, Shard]]:
+    def shards(self) -> Iterator[tuple[BrokerNode, int, Shard]]:
         """All shards: the node, the partition and the shard."""
         if self.cluster is not None:
             for node in self.cluster.nodes.values():

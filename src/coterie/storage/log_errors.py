@@ -23,7 +23,7 @@ class RefusedError(LogError):
         self.code = code
 
 
-class OffsetOutOfRangeError(LogError):
+class LogOffsetOutOfRangeError(LogError):
     """The log does not have this offset yet, or no longer."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE

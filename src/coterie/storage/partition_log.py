@@ -33,7 +33,7 @@ from coterie.storage.durable_ends import LogState, SegmentState, TopicPartition
 from coterie.storage.files import DiskChange, Files
 from coterie.storage.flush import FlushState, FlushTarget, JournalPart, JournalTarget, Sealing
 from coterie.storage.log_config import LogConfig
-from coterie.storage.log_errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
+from coterie.storage.log_errors import LogOffsetOutOfRangeError, LogReadError, LogWriteError, writing
 from coterie.storage.log_reader import find_timestamp, read_batches, slot_of
 from coterie.storage.producer_state import ProducerStateEntry, snapshot_later
 from coterie.storage.recovery import LoadedLog, Recovery, is_gapless, load, load_cut
@@ -419,7 +419,7 @@ class PartitionLog:
         """
         self._check_order()
         if not self.log_start_offset <= from_offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(
+            raise LogOffsetOutOfRangeError(
                 f"{self.path} has offsets from {self.log_start_offset} to before {self.log_end_offset}, "
                 f"not {from_offset}"
             )
@@ -445,9 +445,9 @@ class PartitionLog:
     # --- deleting -----------------------------------------------------------------------------------------------------
 
     def check_start(self, offset: int, high_watermark: int) -> None:
-        """Raise `OffsetOutOfRangeError` unless the log may start at `offset`."""
+        """Raise `LogOffsetOutOfRangeError` unless the log may start at `offset`."""
         if not 0 <= offset <= high_watermark:
-            raise OffsetOutOfRangeError(
+            raise LogOffsetOutOfRangeError(
                 f"cannot delete to offset {offset}: {self.path} can be read to {high_watermark}"
             )
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from coterie.coordinator.classic import Group
 from coterie.coordinator.classic.effects import ComputeTarget, Reply
-from coterie.coordinator.consumer import ConsumerGroup, TopicImage
+from coterie.coordinator.consumer import ConsumerGroup, TopicsImage
 from coterie.coordinator.runtime import Append, AppendBatch, Replay, Shard, Timers
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Emit, Fact
@@ -68,7 +68,7 @@ class StoryWorld:
     now_ms: int = 0
     holds_writes: bool = False
     """True if appends wait for `end_writes`; otherwise they are durable at once."""
-    image: TopicImage | None = None
+    image: TopicsImage | None = None
     """The topics that consumer groups know."""
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
 

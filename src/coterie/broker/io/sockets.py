@@ -14,7 +14,7 @@ from coterie.broker.calls import Connection
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.scheduling import FRAMES, LARGE_READ, READ_BYTES, SPARE
 from coterie.broker.io.tls import SMALL, GatheredWrites, ListenerTls, TlsTransport, why_refused
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.errors import CoterieError, MalformedError
 from coterie.protocol.frames import FrameCutter
 from coterie.settings.broker_settings import BrokerSettings
@@ -352,7 +352,7 @@ class TlsTurn:
 class Port:
     """A node's port. It is bound before anything else: a broker that cannot bind it has changed nothing."""
 
-    node: Node
+    node: BrokerNode
 
     def __init__(
         self, listener: Endpoint, advertised: tuple[str, int] | None, tls: ListenerTls | None, server: Server

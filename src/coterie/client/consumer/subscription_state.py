@@ -108,7 +108,7 @@ class Need(Enum):
     VALIDATION = "does the leader's log contain all that is before the position?"
 
 
-class PartitionState:
+class TopicPartitionState:
     """`position`: the next record to hand over. `done`: the same when the last poll began. `next_fetch`: behind all
     that is fetched. They differ by what waits to be taken, and by what was taken and is being processed. `epoch`: the
     leader epoch of the last record before the position. `leader`: the one that serves the position, or will when it has

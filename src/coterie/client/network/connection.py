@@ -38,7 +38,7 @@ from coterie.protocol.frames import SMALL, FrameReader, read_response_header, re
 from coterie.settings.client_settings import Address, ClientSettings
 from coterie.version import __version__
 
-__all__ = ["Connection", "Versions", "version_after_refusal"]
+__all__ = ["BrokerConnection", "Versions", "version_after_refusal"]
 
 
 # Which version of an API a client and a broker speak with each other: the highest that both know. No I/O.
@@ -137,7 +137,7 @@ _FIRST_REQUESTS = 3
 _NEVER = float("inf")
 
 
-class Connection(asyncio.BufferedProtocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     _versions: Versions
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
@@ -212,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         return connection
 
     def __repr__(self) -> str:
-        return f"Connection({self.address}, {'closed' if self.is_closed else f'{self.in_flight} in flight'})"
+        return f"BrokerConnection({self.address}, {'closed' if self.is_closed else f'{self.in_flight} in flight'})"
 
     @property
     def is_closed(self) -> bool:

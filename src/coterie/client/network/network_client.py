@@ -12,10 +12,16 @@ from types import ModuleType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from coterie.client.event_log import AuthenticationFailed, EventLog, NodeDisconnected, NodeReached, NodeUnreachable
+from coterie.client.event_log import (
+    ClientAuthenticationFailed,
+    EventLog,
+    NodeDisconnected,
+    NodeReached,
+    NodeUnreachable,
+)
 from coterie.client.metrics import ClientMetrics
 from coterie.client.network.backoff import backoff_ms
-from coterie.client.network.connection import Connection
+from coterie.client.network.connection import BrokerConnection
 from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.network.sasl import Authenticator
@@ -75,8 +81,8 @@ class NetworkClient:
         # Bootstrap servers have numbers below zero until the cluster tells its own.
         self._seeds = {-1 - at: Node(-1 - at, *address) for at, address in enumerate(settings.addresses)}
         self._coordinators: dict[int, Node] = {}
-        self._connections: dict[_Key, Connection] = {}
-        self._opening: dict[_Key, asyncio.Task[Connection]] = {}
+        self._connections: dict[_Key, BrokerConnection] = {}
+        self._opening: dict[_Key, asyncio.Task[BrokerConnection]] = {}
         self._refreshing: dict[object, asyncio.Task[Metadata]] = {}
         self._failures: dict[int, _Failures] = {}
         self._lost: set[int] = set()
@@ -248,7 +254,7 @@ class NetworkClient:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    async def connection(self, node_id: int, lane: str = "") -> Connection:
+    async def connection(self, node_id: int, lane: str = "") -> BrokerConnection:
         """An open one; those who want the same at the same time share it."""
         if self._is_closed:
             raise ClientClosedError
@@ -271,7 +277,7 @@ class NetworkClient:
     def _known_node(self, node_id: int) -> Node | None:
         return self.metadata.nodes.get(node_id) or self._coordinators.get(node_id) or self._seeds.get(node_id)
 
-    async def _open(self, node: Node, lane: str) -> Connection:
+    async def _open(self, node: Node, lane: str) -> BrokerConnection:
         loop = asyncio.get_running_loop()
         settings = self.settings
         key = (node.id, lane)
@@ -298,7 +304,7 @@ class NetworkClient:
             self._note_failure(failures)
             self.expire()
             if failures.count == 1:
-                event = AuthenticationFailed if isinstance(error, AuthenticationError) else NodeUnreachable
+                event = ClientAuthenticationFailed if isinstance(error, AuthenticationError) else NodeUnreachable
                 self._write(event(_named(node), _why(node, error)))
             raise
         if failures.count:
@@ -327,7 +333,7 @@ class NetworkClient:
         pause_ms = backoff_ms(failures.count, settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, chance)
         failures.until = asyncio.get_running_loop().time() + pause_ms / 1000
 
-    async def _any_connection(self, lane: str) -> Connection:
+    async def _any_connection(self, lane: str) -> BrokerConnection:
         """Return a connection to the least busy node, to the next if that fails, and at last to a bootstrap server."""
         problems: dict[str, str] = {}
         for node in self._candidates(lane):

@@ -43,7 +43,7 @@ from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.steady_heartbeat import says_nothing_new, steady_heartbeat
 from coterie.coordinator.consumer.target import TargetComputed, TargetLate
-from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offset_metadata_manager import (
     expiry_due,
     offset_commit,
@@ -77,7 +77,7 @@ __all__ = [
     "DowngradeWritten",
     "GroupState",
     "MemberState",
-    "TopicImage",
+    "TopicsImage",
     "become_consumer",
     "consumer_group_loaded",
     "downgraded",

@@ -26,7 +26,7 @@ from coterie.coordinator.classic.states import (
 from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Target, Upgrade
 from coterie.coordinator.consumer.states import MAY_DOWNGRADE, MAY_UPGRADE, MemberState
-from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Cause, Emit, Fact
@@ -59,7 +59,7 @@ Refusal = tuple[ErrorCode, str]
 def become_consumer(
     group: Group,
     request: ConsumerGroupHeartbeat,
-    image: TopicImage | None,
+    image: TopicsImage | None,
     configs: Mapping[str, Mapping[str, str]] | None,
 ) -> ConsumerGroup | Group:
     """Return the consumer group that a heartbeat is for; the classic group itself if it stays what it is.

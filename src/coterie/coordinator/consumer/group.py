@@ -17,7 +17,7 @@ from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
 from coterie.coordinator.classic.states import State
 from coterie.coordinator.consumer.states import GroupState, MemberState
-from coterie.coordinator.consumer.topic_image import NoTopics, TopicImage
+from coterie.coordinator.consumer.topic_image import NoTopics, TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
@@ -203,12 +203,12 @@ class ConsumerGroup(OffsetsGroup):
         settings: GroupCoordinatorSettings,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
-        image: TopicImage | None = None,
+        image: TopicsImage | None = None,
         configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`configs` are those of all groups, by their names (K29)."""
         super().__init__(group_id, settings, wall, held_in_all)
-        self.image: TopicImage = NoTopics() if image is None else image
+        self.image: TopicsImage = NoTopics() if image is None else image
         self.configs: Mapping[str, Mapping[str, str]] = {} if configs is None else configs
         self.durable: dict[tuple[int, str], Value] = {}  # the last value of each key
         self.unwritten: list[ConsumerGroupWritten] = []  # in order

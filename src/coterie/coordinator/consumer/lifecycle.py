@@ -12,7 +12,7 @@ from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritt
 from coterie.coordinator.consumer.reconciliation import expect_revocation
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.target import TargetComputed, TargetLate
-from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.wall_clock import WallClock
@@ -126,7 +126,7 @@ def restore_consumer_group(
     offsets: StoredOffsets,
     wall: WallClock | None = None,
     held_in_all: HeldBytes | None = None,
-    image: TopicImage | None = None,
+    image: TopicsImage | None = None,
     configs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> ConsumerGroup:
     """Return a group as its records have it; `records` has the last value of each key."""

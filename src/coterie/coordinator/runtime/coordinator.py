@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.coordinator.classic import PRECHECKS, Group, HeldBytes, restore
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.consumer import ConsumerGroup, TopicImage, heartbeat_refusal, restore_consumer_group
+from coterie.coordinator.consumer import ConsumerGroup, TopicsImage, heartbeat_refusal, restore_consumer_group
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, Timers, WriteLate
 from coterie.coordinator.wall_clock import WallClock
@@ -123,7 +123,7 @@ class Replay:
         now_ms: int,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
-        image: TopicImage | None = None,
+        image: TopicsImage | None = None,
         group_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Iterator[Group | ConsumerGroup]:
         for group_id in dict.fromkeys((*self._known, *self._consumer)):
@@ -190,7 +190,7 @@ class GroupCoordinator:
         timers: Timers[Any] | None = None,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
-        image: TopicImage | None = None,
+        image: TopicsImage | None = None,
         group_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`timers` and `held_in_all` may be those of several coordinators: each has groups of its own."""

@@ -35,7 +35,7 @@ from coterie.coordinator.consumer import (
     ConsumerGroup,
     ConsumerGroupWritten,
     DowngradeWritten,
-    TopicImage,
+    TopicsImage,
     become_consumer,
     downgraded,
     upgrade_failed,
@@ -218,7 +218,7 @@ class Shard:
         tickets: Iterator[int] | None = None,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
-        image: TopicImage | None = None,
+        image: TopicsImage | None = None,
         group_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`held_in_all` is what all groups of a process make it hold."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.broker.broker_facts import LeadersChanged
 from coterie.broker.group_service import read_some
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.coordinator.classic import Group, State
 from coterie.coordinator.classic.member_bytes import count_held
 from coterie.coordinator.consumer import ConsumerGroup
@@ -73,7 +73,7 @@ class ReplayIsTheSame(Observer):
         self._read.clear()
         self.sample()
 
-    def _compare(self, node: Node, partition: int, shard: Shard) -> None:
+    def _compare(self, node: BrokerNode, partition: int, shard: Shard) -> None:
         if not shard.groups or shard.is_writing:
             return
         log = node.replicas.log(OFFSETS_TOPIC, partition)

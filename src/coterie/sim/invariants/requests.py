@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.broker.calls import Call, Gather
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.coordinator.classic import ClassicGroupMember, State
 from coterie.coordinator.classic.group import NEVER
 from coterie.coordinator.consumer.group import Session
@@ -155,7 +155,7 @@ class _Heard:
     def __init__(self, session_ms: int, instance_id: str | None) -> None:
         self.session_ms = session_ms
         self.instance_id = instance_id
-        self.at: dict[str, tuple[int, Node]] = {}
+        self.at: dict[str, tuple[int, BrokerNode]] = {}
         """The time of the last request of each API, without pauses of the broker, and the node."""
 
 
