@@ -68,7 +68,7 @@ class Authenticated:
 
 @dataclass(slots=True)
 class Ready:
-    """The connection's request is answered, and another waits. `BrokerNode.go_on` handles it when the answer is sent."""
+    """The connection's request is answered, and another waits. `BrokerNode.go_on` handles it after the answer."""
 
     connection: Connection
 

@@ -6,11 +6,8 @@ It hands events to the cluster and its nodes, and performs the effects they retu
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import resource
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -45,6 +42,7 @@ from coterie.broker.broker_facts import ConnectionDropped, FilesReloaded, Troubl
 from coterie.broker.calls import PLAINTEXT, Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.connection_limits import ConnectionLimits, silence_of
+from coterie.broker.io.assignor_threads import AssignorThreads
 from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
 from coterie.broker.io.fact_listeners import FactListeners
 from coterie.broker.io.jwks import JwksEndpoint
@@ -85,8 +83,6 @@ class Throttle:
 
 
 STOP_GRACE_S = 5.0
-COMPUTATIONS_AT_ONCE = 4
-"""The number of threads that compute. A computation that cannot be interrupted occupies its thread for ever."""
 FILES_EVERY_S = 3.0
 """The time between two checks whether certificates have changed."""
 READS_AT_LEAST, READS_AT_MOST = 2, 20
@@ -129,9 +125,7 @@ class Server:
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
         self._background_tasks = ThreadPoolExecutor(1, "coterie-background")
-        self._computations: deque[Computation] = deque()
-        """The computations of targets that wait for a thread."""
-        self._computing = 0
+        self._assignor_threads = AssignorThreads(self._loop, self.handle)
         self._link_closed = asyncio.Event()
         """Set when a connection has closed."""
         self._sweep: asyncio.TimerHandle | None = None
@@ -505,7 +499,7 @@ class Server:
             elif kind is BackgroundTask:
                 self._in_background(effect)  # type: ignore[arg-type]
             elif kind is Computation:
-                self._compute(effect)  # type: ignore[arg-type]
+                self._assignor_threads.run(effect)  # type: ignore[arg-type]
             elif kind is Authenticated:
                 self._authenticated(effect.connection)  # type: ignore[union-attr]
             elif kind is Close:
@@ -650,44 +644,11 @@ class Server:
         self.handle("what follows long work", done.result())
         self._idle.set()
 
-    def _compute(self, effect: Computation) -> None:
-        """Run it, if not too many run already, on a thread that does not keep the process from ending."""
-        self._computations.append(effect)
-        self._start_computations()
-
-    def _start_computations(self) -> None:
-        while self._computations and self._computing < COMPUTATIONS_AT_ONCE:
-            self._computing += 1
-            effect = self._computations.popleft()
-            thread = threading.Thread(target=self._run_computation, args=(effect,), daemon=True)
-            thread.start()
-            self._loop.call_later(effect.timeout_ms / 1_000, _interrupt, thread)
-
-    def _run_computation(self, effect: Computation) -> None:
-        ended = None
-        with suppress(SystemExit):
-            ended = effect.run()
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._computed, ended)
-
-    def _computed(self, ended: Any) -> None:
-        """The computation has ended; an interrupted one has no result."""
-        self._computing -= 1
-        if ended is not None:
-            self.handle("what follows a computation", ended)
-        self._start_computations()
-
     def _run_task(self, effect: DeleteFiles) -> None:
         try:
             effect.work()
         except OSError as error:
             self._loop.call_soon_threadsafe(self.emit, Trouble(wall_ms(), "", f"{effect.what}: {error}"))
-
-
-def _interrupt(thread: threading.Thread) -> None:
-    """Have a thread that still runs raise SystemExit, which ends it as soon as it runs Python code again."""
-    if thread.is_alive() and thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
 
 
 def run_in_loop(coroutine: Any) -> Any:
