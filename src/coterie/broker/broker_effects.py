@@ -61,7 +61,7 @@ class Close:
 
 @dataclass(slots=True)
 class Authenticated:
-    """The connection's client has proved who it is: it counts as one of ours, and may send large requests."""
+    """The connection's client is authenticated: it counts as authenticated now, and may send large requests."""
 
     connection: Connection
 
@@ -203,7 +203,7 @@ class Computation:
 
 @dataclass(slots=True)
 class DeleteFiles:
-    """Free the space of files that nobody needs any more, away from the loop; it has no result."""
+    """Delete files that are not needed any more, away from the loop; there is no result."""
 
     what: str
     work: Callable[[], None]

@@ -1,6 +1,6 @@
 """Connections, their requests and the responses to them, as the node knows them.
 
-A connection has one request under way at a time: what stands behind it is not looked at until it is answered (C6).
+A connection has one request under way at a time; the requests behind it wait until it is answered (C6).
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def close(connection: Connection, why: str) -> Effects:
 
 
 class Responses:
-    """Turns answers into frames, and lets the connection go on with its next request."""
+    """Turns answers into frames, and lets the connection handle its next request."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter

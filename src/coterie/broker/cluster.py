@@ -354,7 +354,7 @@ class Cluster:
         return effects
 
     def mistaken(self, doing: str, now_ms: int) -> Effects:
-        """Report the exception that an event has ended in, which is being handled, and go on."""
+        """Report the exception that is being handled, and continue."""
         return self.after([self.reporter.mistake(doing, now_ms)], now_ms)
 
     def _logs_grown(self, now_ms: int) -> Effects:

@@ -1,8 +1,8 @@
 """The limits on connections: how many there may be, and how many bytes the broker holds for all of them together.
 
-What is held for a connection is the frame that is still arriving, the requests that wait behind another, and answers
-its client does not take. Each of them is bounded for one connection; this bounds the sum. The connection
-that has made us hold something for the longest time is closed first: a client that means well is done in a moment.
+The broker holds the frame that is still arriving, the requests that wait behind another, and the answers that the
+client does not read. Each is bounded for one connection; this module bounds the sum. The connection for which the
+broker has held something for the longest time is closed first: an ordinary client is done in a moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LITTLE = 64 * 1024
 ROOM = 16
 """If too much is held, a sixteenth of all is freed at once, so that not every new connection closes another one."""
 SHARE = 8
-"""A fetch is answered with an eighth of what is left, so that there is always some left."""
+"""A fetch gets at most an eighth of the memory that is left, so that some is always left."""
 
 
 def files_of_logs(allowed_files: int) -> int:
@@ -83,7 +83,7 @@ class ConnectionLimits:
         self._hosts[connection.host] += 1
 
     def went(self, connection: Connection) -> None:
-        """One that had come."""
+        """Forget a connection that has closed."""
         self._unauthenticated.pop(connection, None)
         self._count -= 1
         self._hosts[connection.host] -= 1
@@ -94,7 +94,7 @@ class ConnectionLimits:
     # --- authentication -----------------------------------------------------------------------------------------------
 
     def must_authenticate(self, connection: Connection, now_ms: int) -> None:
-        """One that came must say who its client is. If too many have not, the one that has taken longest goes."""
+        """Count a connection that must authenticate. If there are too many of them, close the oldest."""
         self._unauthenticated[connection] = now_ms
         most = self._settings.coterie_max_unauthenticated_connections
         if len(self._unauthenticated) > most:
@@ -110,7 +110,7 @@ class ConnectionLimits:
         self._unauthenticated.pop(connection, None)
 
     def unauthenticated_since(self, at_ms: int) -> list[Connection]:
-        """Return those that have not authenticated, and came before a time."""
+        """Return the connections that have not authenticated and were opened before a time."""
         return [connection for connection, since_ms in self._unauthenticated.items() if since_ms < at_ms]
 
     # --- memory -------------------------------------------------------------------------------------------------------

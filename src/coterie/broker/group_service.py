@@ -76,14 +76,14 @@ class GroupService:
     # --- events and effects of the coordinator ------------------------------------------------------------------------
 
     def ask(self, event: Any, now_ms: int) -> Effects:
-        """Hand an event to the coordinator: a request, whose token says who is answered, or a timer."""
+        """Hand an event to the coordinator: a request, whose token names the call to answer, or a timer."""
         effects = self.coordinator.handle(event, now_ms)
         if len(effects) == 1 and type(effects[0]) is Reply:  # as of every heartbeat
             return self._answer(effects[0], now_ms)
         return self.perform(effects, now_ms)
 
     def perform(self, effects: Sequence[Any], now_ms: int) -> Effects:
-        """Perform what the coordinator wants done; return what is left for the driver."""
+        """Perform the coordinator's effects; return those that the driver has to perform."""
         out: Effects = []
         for effect in effects:
             kind = type(effect)

@@ -1,4 +1,4 @@
-"""Topics come and go: created, with the broker's defaults if a client only speaks of them, grown, and deleted.
+"""Creation, growth and deletion of topics, also automatic creation with the broker's defaults.
 
 Each is one of the `changes` of the data directory: judged in its turn, answered when the disk has it.
 """
@@ -114,7 +114,7 @@ class TopicManager:
         finish: Callable[[list[Made], int], Effects],
         now_ms: int,
     ) -> Effects:
-        """Create topics in slices, each one of the changes; what has not begun when the time is over is refused."""
+        """Create topics in slices, each a change of the directory; topics not begun within the timeout are refused."""
         if not wanted:
             return finish([], now_ms)
         gather = Gather(call, len(wanted), finish)
@@ -303,7 +303,7 @@ class TopicNames:
         return kept
 
     def check_room(self, partitions: int) -> None:
-        """Raise if there may not be so many more partitions."""
+        """Raise if this many more partitions would exceed the limit."""
         most = self.settings.coterie_max_partitions
         if self._partitions + partitions > most:
             raise TopicError(

@@ -126,7 +126,7 @@ class ResourcePattern:
 @dataclass(frozen=True, slots=True, order=True)
 class AccessControlEntry:
     principal: str
-    """`User:` and a name, or `User:*` for everybody."""
+    """`User:` and a name, or `User:*` for every principal."""
     host: str = ANY_HOST
     """The address that the client connects from, or `*`. Host names and networks match nothing."""
     operation: AclOperation = AclOperation.ALL

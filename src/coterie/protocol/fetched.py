@@ -69,7 +69,7 @@ class FetchedBatches:
         self.topic = topic
         self.partition = partition
         self.next_offset = next_offset
-        """The position: where to go on when everything taken so far is done."""
+        """The position after all records that were taken so far."""
         self.last_epoch = NO_EPOCH
         """The leader epoch of the batch that ends at `next_offset` or contains it, shown or not (KIP-320)."""
         self.until_offset = until_offset

@@ -52,11 +52,11 @@ def name_of(key: bytes) -> bytes:
 class LatestOffsets:
     """The offset of the last record of each key, in the part of a log that is not compacted yet.
 
-    Records of a transaction count when it is committed, by their own offset. Of one that has not ended yet nothing is
-    known: compaction leaves its batches alone, and comes back to them.
+    Records of a transaction count when it is committed, by their own offset. An open transaction is not decided yet:
+    compaction leaves its batches unchanged, and reads them again the next time.
 
-    Memory is bounded by the number of keys: a long one is replaced by its digest, so each takes less than `KEY_BYTES`.
-    When it is full, the log is compacted so far, and the rest at another time.
+    Memory is bounded by the number of keys: a long key is replaced by its digest, so each takes less than `KEY_BYTES`.
+    When the memory is full, the log is compacted up to there, and the rest at another time.
     """
 
     def __init__(self, start: int, capacity: int) -> None:

@@ -29,7 +29,7 @@ class AssignorThreads:
         self._running = 0
 
     def run(self, computation: Computation) -> None:
-        """Run it now, or when one of those that run has ended."""
+        """Run it now, or when a thread is free."""
         self._waiting.append(computation)
         self._start_some()
 

@@ -36,7 +36,7 @@ LARGE_READ = 1 << 17
 BUSY_MS = 20
 """The loop is overloaded after this time without a pause; then expensive requests wait."""
 LARGE = 16 * 1024
-"""A request of so many bytes is not small."""
+"""The size from which a request is large."""
 _FETCH = fetch.API.key.to_bytes(2, "big")
 
 

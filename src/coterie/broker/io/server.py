@@ -92,7 +92,7 @@ _FLUSHES_TO_WAIT_FOR = 4
 
 
 class Listener(NamedTuple):
-    """A listener for clients, and what they are told to connect to: None is where it listens."""
+    """A listener for clients, and its advertised address; None if that is the address it listens on."""
 
     endpoint: Endpoint
     advertised: tuple[str, int] | None = None
@@ -474,7 +474,7 @@ class Server:
         self.run(what, partial(self.cluster.handle, event))
 
     def run(self, what: str, act: Callable[[int], Effects]) -> None:
-        """No client is to blame for this event: a bug of ours in it is reported, and the broker goes on."""
+        """Handle an event that comes from no client. If it fails, the bug is reported, and the broker continues."""
         now_ms = self.now_ms()
         try:
             effects = act(now_ms)
@@ -597,7 +597,7 @@ class Server:
             self._alarm = self._loop.call_later(max(0, next_ms - self.now_ms()) / 1000, self._ring)
 
     def _ring(self) -> None:
-        """Timers judge by what was received, so what has arrived is read first: we may be late."""
+        """Read what has arrived before timers fire: the loop may be late, and a heartbeat may wait in a socket."""
         self._alarm = self._loop.call_soon(self._ring_after, READS_AT_MOST)
 
     def _ring_after(self, reads: int) -> None:

@@ -179,7 +179,7 @@ class Link(asyncio.Protocol):
 
     @property
     def held(self) -> int:
-        """Bytes we hold for it: of a request that arrives, of those that wait, of answers it does not take."""
+        """The bytes held for it: a request that arrives, requests that wait, answers that the client does not read."""
         connection = self.connection
         unsent = max(self.unsent, self.transport.get_write_buffer_size()) if connection.is_full else 0
         return self._cutter.held + connection.waiting_bytes + unsent
@@ -344,7 +344,7 @@ class TlsTurn:
         self.writes.send()
 
     def _failed(self, link: TlsLink, error: Exception) -> None:
-        """Close the connection, as the loop does: a mistake of ours must not cost the others their answers."""
+        """Close the connection, as the loop does: a bug must not cost the other connections their answers."""
         self._loop.call_exception_handler({"message": "a read of a TLS connection failed", "exception": error})
         link.transport.abort()
 

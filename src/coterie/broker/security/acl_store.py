@@ -1,4 +1,4 @@
-"""AclStore keeps the ACLs on disk, and gives the authorizer those that are."""
+"""AclStore keeps the ACLs on disk, and gives the authorizer those that are durable."""
 
 from __future__ import annotations
 

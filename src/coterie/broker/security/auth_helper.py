@@ -16,7 +16,7 @@ from coterie.broker.security.authorizer import ALL_OPERATIONS, StandardAuthorize
 from coterie.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 MOST_DENIALS = 100
-"""A client may ask for a million things at once. So many denials of one event are reported, not all of them."""
+"""The number of denials of one event that are reported: a request may name a million resources."""
 
 
 class AuthHelper:

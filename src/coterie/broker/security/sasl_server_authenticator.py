@@ -47,7 +47,7 @@ class SaslState(Enum):
     """A client that authenticates again has asked for another mechanism: its next request fails (S33)."""
     COMPLETE = auto()
     FAILED = auto()
-    """The client is told when the delay is over; what it sends meanwhile is dropped."""
+    """The client is answered when the delay is over; what it sends meanwhile is dropped."""
 
 
 class Action(Enum):

@@ -40,7 +40,7 @@ class Arm:
     key: TimerKey
     at_ms: int
     then: Any
-    """The event that comes back when the timer rings."""
+    """The event that comes back when the timer fires."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ Effects = list[Effect]
 
 @dataclass(slots=True)
 class SessionDue:
-    """A member's alarm. Heartbeats only move its deadline; the rule looks at that when this rings."""
+    """The timer of a member's session. Heartbeats only move the deadline, which is checked when the timer fires."""
 
     group_id: str
     member_id: str
@@ -100,7 +100,7 @@ class SyncPhaseDue:
 
 @dataclass(slots=True)
 class ExpiryDue:
-    """Time to look for offsets nobody needs any more (rule 23)."""
+    """The check for expired offsets is due (rule 23)."""
 
     group_id: str
 
@@ -148,7 +148,7 @@ class AssignmentWritten(Written):
 
 @dataclass(slots=True, kw_only=True)
 class StaticMemberWritten(Written):
-    """A static member's new id (rule 19), with what has to be put back if the write failed."""
+    """The new id of a static member is written (rule 19). The old values are restored if the write failed."""
 
     request: JoinGroup
     generation_id: int
@@ -171,7 +171,7 @@ class OffsetsWritten(Written):
 
 @dataclass(slots=True, kw_only=True)
 class TombstonesWritten(Written):
-    """Offsets are gone: deleted by an admin, expired, or with their topic."""
+    """The tombstones of offsets are written: they were deleted by an admin or with their topic, or expired."""
 
     partitions: Sequence[tuple[str, int]]
     expired: bool = False
@@ -180,7 +180,7 @@ class TombstonesWritten(Written):
 
 @dataclass(slots=True, kw_only=True)
 class DeletionWritten(Written):
-    """The group is gone, and all its offsets."""
+    """The tombstones of the group and of all its offsets are written."""
 
     expired: Sequence[tuple[str, int]] | None = None
 
@@ -199,5 +199,5 @@ _FOR_CLIENT: Mapping[ErrorCode, ErrorCode] = {
 
 
 def error_for_client(error: ErrorCode) -> ErrorCode:
-    """Return what a client hears when a record could not be written (rule 11)."""
+    """Return the error code for a client whose record could not be written (rule 11)."""
     return _FOR_CLIENT.get(error, error)

@@ -442,7 +442,7 @@ class Group(OffsetsGroup):
         return (self.group_id, _SYNC, "")
 
     def expect_by(self, member: ClassicGroupMember, deadline_ms: int) -> Effects:
-        """The member must be heard of by then. The alarm is only moved if it would ring too late."""
+        """Set the deadline of the member's session. The timer is only moved if it would fire too late."""
         member.deadline_ms = deadline_ms
         if deadline_ms >= member.alarm_ms:
             return []

@@ -87,7 +87,7 @@ def _expire(group: Group, member: ClassicGroupMember, now_ms: int) -> Effects:
 
 
 def _complete_if_all_joined(group: Group, now_ms: int) -> Effects:
-    """Unlike a leave, an expiry ends even the initial delay if nobody else is waited for (rule 10)."""
+    """Unlike a leave, an expiry ends even the initial delay if no other member has to join (rule 10)."""
     if group.state is PREPARING_REBALANCE and group.all_members_joined():
         return complete_join_phase(group, now_ms)
     return []

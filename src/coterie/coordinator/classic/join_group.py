@@ -80,7 +80,7 @@ def join_precheck(request: JoinGroup, settings: GroupCoordinatorSettings) -> Err
 
 
 def _create(group: Group, now_ms: int) -> Effects:
-    """The group is there, and written down, whatever becomes of the join (section 10)."""
+    """Create the group and write its record, also if the join fails later (section 10)."""
     enter(group, EMPTY, now_ms)
     birth = group.write({}, CreationWritten(group_id=group.group_id))
     return [Emit(GroupCreated(now_ms, group.group_id, simple=False)), birth]

@@ -98,7 +98,7 @@ def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> E
 
 
 def sync_phase_due(group: Group, event: SyncPhaseDue, now_ms: int) -> Effects:
-    """Rule 12: who has not asked for its assignment by now is removed, heartbeating or not, static or not."""
+    """Rule 12: remove the members that have not synced, also static ones and those that send heartbeats."""
     if group.state not in (COMPLETING_REBALANCE, STABLE) or group.generation_id != event.generation_id:
         return []
     silent = [member for member in group.in_map_order() if member.awaits_sync]

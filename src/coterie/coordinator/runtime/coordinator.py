@@ -249,7 +249,7 @@ class GroupCoordinator:
     # --- gaining and losing partitions (C4) ---------------------------------------------------------------------------
 
     def gain(self, partition: int) -> Replay:
-        """The partition is ours from now on, but answers only when its log has been read into the returned replay."""
+        """Take over a partition. Its groups answer only when its log has been read into the returned replay."""
         return self._loading.setdefault(partition, Replay())
 
     def is_loading(self, partition: int, replay: Replay | None = None) -> bool:

@@ -105,7 +105,7 @@ class Timers(Generic[E]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_ms: int) -> Iterator[E]:
-        """Everything whose time has come, in order of time. What is armed while it is consumed counts too."""
+        """Yield the timers that are due, in order of time, also those that are armed meanwhile."""
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, _, key = heappop(self._heap)
             if self._queued.get(key) != at_ms:

@@ -39,7 +39,7 @@ class Request:
     group_id: str
     member_id: str
     member_epoch: Int32
-    """The epoch that the member was told; 0: it joins; -1: it leaves; -2: a static member leaves for a while."""
+    """The member epoch; 0: it joins; -1: it leaves; -2: a static member leaves for a while."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: Int32 = -1

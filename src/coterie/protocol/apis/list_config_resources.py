@@ -1,4 +1,4 @@
-"""ListConfigResources: what has configs: topics, brokers, groups (KIP-1142)."""
+"""ListConfigResources: the resources that have configs: topics, brokers, groups (KIP-1142)."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ _Usual = tuple[str, tuple[str, Sequence[int]], bool, str | None, int]
 
 
 def _read_usual(frame: bytes, at: int, version: int) -> _Usual | None:
-    """A request as most are: one group and one topic. What is anything else, or wrong, is left to the plain reader."""
+    """Read the usual form: one group and one topic. Any other form, or an error, is left to the plain reader."""
     try:
         size = frame[at + 1]
         if frame[at] != 2 or not 0 < size < LONG_STRING:  # one group

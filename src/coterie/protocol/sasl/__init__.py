@@ -55,6 +55,6 @@ class SaslServer(Protocol):
         """Return the answer to a client's token.
 
         Raises:
-            SaslError: The token is refused; the client is told.
+            SaslError: The token is refused; the client gets the message.
             MalformedError: The token cannot be read; the connection is closed without an answer, as Kafka does.
         """
