@@ -268,7 +268,7 @@ class Admin:
         return self._run(self._admin.describe_metadata_quorum())
 
     def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
-        """List what has configs."""
+        """List the resources that have configs."""
         return self._run(self._admin.list_config_resources(types))
 
     # --- groups -------------------------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    """None for one that is secret."""
+    """The value; None if it is secret."""
     source: ConfigSource
     is_read_only: bool
     is_sensitive: bool

@@ -341,7 +341,7 @@ class ClusterAdmin:
         return await self._cluster.retry(attempt, what="describing the quorum")
 
     async def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
-        """List what has configs.
+        """List the resources that have configs.
 
         Args:
             types: What kinds of resources; all kinds if none is given.

@@ -296,7 +296,7 @@ class GroupsAdmin:
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, KafkaError | None]:
         """Set the offsets of a group without members.
 
-        Members would not hear of it, and commit their own.
+        Members would not notice it, and would commit their own offsets.
 
         Args:
             group_id: The id of the group; it is created if it does not exist.

@@ -64,7 +64,7 @@ async def each(
     what: Callable[[K], str],
     again: frozenset[ErrorCode],
 ) -> dict[K, T | KafkaError]:
-    """Ask for all; then again for those whose error is in `again`, or that nobody answered, until the time is up."""
+    """Ask for all items; then again for those without an answer or with an error in `again`, until the timeout."""
     results: dict[K, T | KafkaError] = {}
     left: Sequence[K] = list(dict.fromkeys(items))
     within_ms = cluster.settings.default_api_timeout_ms

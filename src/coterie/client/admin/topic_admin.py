@@ -94,7 +94,7 @@ class TopicsAdmin:
             validate_only: Only check whether it would work.
 
         Returns:
-            What was created for each name, or the error it met.
+            The created topic for each name, or its error.
         """
         wanted = {name_of(topic.name, "topic"): topic for topic in all_of(topics, NewTopic, '[NewTopic("orders")]')}
 

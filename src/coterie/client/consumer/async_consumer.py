@@ -161,7 +161,7 @@ class AsyncConsumer:
         Args:
             topics: The name of a topic, several names, a pattern made by `re.compile`, or a `SubscriptionPattern`,
                 which the broker matches.
-            listener: An object that hears of rebalances: a `ConsumerRebalanceListener`, or one with some of its
+            listener: An object that is called in rebalances: a `ConsumerRebalanceListener`, or one with some of its
                 methods.
             on_assigned: Instead of a listener, a function that is called with the partitions that came.
             on_revoked: A function that is called with the partitions to give up, while commits are still possible.
@@ -654,7 +654,7 @@ class AsyncConsumer:
             self._engine.needs_attention = True
 
     def _call_back(self) -> None:
-        """Emit those who wanted to know how their commits ended."""
+        """Call the callbacks of commits that have ended."""
         while self._commits_ended:
             callback, offsets, error = self._commits_ended.popleft()
             callback(offsets, error)
@@ -751,7 +751,7 @@ class AsyncConsumer:
     async def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
         """Commit if auto-commit is on, leave the group and close the connections. A second close does nothing.
 
-        It calls the rebalance listener and the callbacks of commits, and ends within `timeout`, whatever happens. From
+        It calls the rebalance listener and the callbacks of commits, and ends within `timeout` in any case. From
         another thread it ends the poll under way first.
 
         Args:

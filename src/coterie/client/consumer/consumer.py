@@ -5,9 +5,9 @@ with Consumer(bootstrap_servers="localhost:9092", group_id="billing", auto_offse
     for record in consumer:
         print(record.key, record.value)
 
-Its work is done on the event loop of a thread that all clients of the process share, so that heartbeats go on however
-long the user's code takes. Listeners run in the thread that polls. Records that are there are taken in that thread too,
-without a word to the other.
+The work is done on the event loop of a thread that all clients of the process share, so heartbeats continue however
+long the user's code takes. Listeners run in the thread that polls. That thread also takes records that are fetched
+already, without the event loop.
 """
 
 from __future__ import annotations

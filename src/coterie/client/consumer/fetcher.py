@@ -1,19 +1,19 @@
 """The positions of a consumer, and the requests to send next. No I/O; the time comes in.
 
-A driver calls `effects` for what is to be asked and brings the answers back; `take` gives the records that are there.
-Everything else moves a reader: assign, seek, pause. The rules:
+A driver calls `effects` for the requests to send, and brings the answers back; `take` returns the fetched records. The
+other methods change what is read: assign, seek, pause. The rules:
 
 - A position comes from the group's commits first, then from `auto.offset.reset` (rule M6).
-- One fetch at a time is under way to a node. It names all partitions that are read there, so that one which is idle
-  cannot hold up the others, and it is sent while the node's earlier records still wait to be taken (prefetch).
-- An answer counts only for a partition that still wants it: the same assignment, the same offset. Fetches are full
-  ones, without sessions (KIP-227): their answers mean the same whatever happened before.
-- What a poll handed over counts as processed when the next poll begins: `done` is what may be committed by itself.
+- One fetch at a time is in flight to a node. It names all partitions that are read there, so that an idle partition
+  cannot delay the others, and it is sent while records of the last fetch still wait to be taken (prefetch).
+- A response counts only for a partition whose assignment and position are still the same. Fetches are full ones,
+  without sessions (KIP-227), so a response does not depend on earlier ones.
+- The records of a poll count as processed when the next poll begins: `done` is what auto-commit may commit.
 - A position that has a leader epoch is validated (KIP-320) when it comes from a commit or a seek, and whenever the
-  leader or its epoch is another one: OffsetForLeaderEpoch tells whether the log was truncated before it. What was
-  fetched ahead is dropped, since the new leader may not have it. As in Java, fetches say the leader's epoch and not
-  that of the last record: a follower that lags behind would call that a truncation.
-- A topic that was deleted and created again has another id, and its old offsets mean nothing: the position is reset.
+  leader or its epoch changes: OffsetForLeaderEpoch shows whether the log was truncated before it. Prefetched records
+  are dropped, because the new leader may not have them. As in Java, a fetch has the epoch of the leader and not that
+  of the last record: a follower that lags behind would take that for a truncation.
+- A topic that was deleted and created again has another id, so old offsets are meaningless: the position is reset.
 """
 
 from __future__ import annotations

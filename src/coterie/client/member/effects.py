@@ -105,7 +105,7 @@ class HoldPartitions:
 
 @dataclass(slots=True)
 class SetAssignment:
-    """These are ours from now on, and no others. Only `added` need a position: ask `CommittedAsked`, then reset."""
+    """Read these partitions from now on, and no others. Only `added` need a position: `CommittedAsked`, then reset."""
 
     partitions: Collection[TopicPartition]
     added: Collection[TopicPartition]

@@ -220,7 +220,7 @@ class RetryDue:
 
 @dataclass(slots=True)
 class PrepareDue:
-    """The commit before a join has had its time (M3): go on without it."""
+    """The time for the commit before a join is over (M3): continue without it."""
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ def reset_generation(member: MemberData, *, keeps_id: bool = False) -> Effects:
 def drop(
     member: MemberData, why: str, now_ms: int, *, keeps_id: bool = False, code: ErrorCode = ErrorCode.NONE
 ) -> Effects:
-    """Whatever was under way belongs to a life that is over; the next poll begins a new one."""
+    """Drop everything that is under way; the next poll joins again."""
     effects = reset_generation(member, keeps_id=keeps_id)
     member.rejoin_reason = why
     if member.state is MemberState.PREPARING:

@@ -107,7 +107,7 @@ class RequestKind(StrEnum):
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A commit, or a question for committed offsets: who asked, until when it is tried, and where it stands."""
+    """A commit, or a request for committed offsets: its token, its deadline and its progress."""
 
     number: int
     kind: RequestKind
@@ -168,7 +168,7 @@ class MemberBase:
     failures: int = 0
     is_backing_off: bool = False
     stalled: bool = False
-    """The caller of poll was given an error: it goes on with the next poll, not before."""
+    """True if poll has raised an error: the member continues with the next poll, not before."""
 
     # poll and listener
     polling: bool = False

@@ -57,7 +57,7 @@ def take_metadata(member: MemberData, topics: Mapping[str, Topic]) -> Effects:
 
 
 def take_matching(member: MemberBase) -> None:
-    """Keep the object if the topics are the same, so that nobody has to compare them."""
+    """Keep the object if the topics are the same, so that they need not be compared again."""
     if member.pattern is not None:
         found = matching(member.pattern, member.metadata)
         if found != member.topics:

@@ -62,7 +62,7 @@ class BackgroundTasks:
             timer.cancel()
 
     async def close(self) -> None:
-        """Whatever is under way ends here."""
+        """Cancel all tasks and timers."""
         self.is_closed = True
         for timer in self._timers.values():
             timer.cancel()

@@ -102,7 +102,7 @@ _here = threading.local()
 
 
 def _small_frames() -> bytearray:
-    """One buffer for all connections of a thread: each is done with it when its event loop goes on."""
+    """Return the buffer that all connections of a thread share: each uses it only within one turn of the event loop."""
     found: bytearray | None = getattr(_here, "small_frames", None)
     if found is None:
         found = _here.small_frames = bytearray(SMALL)
@@ -179,7 +179,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         context: ssl.SSLContext | None = None,
         authenticator: Authenticator | None = None,
     ) -> Self:
-        """Connected, told which versions the broker speaks, and logged in.
+        """Return a connection with known API versions, authenticated if the listener needs it.
 
         Raises:
             ConnectionLostError: The broker cannot be reached.
@@ -220,11 +220,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests that are not answered yet."""
+        """The number of requests that are not answered yet."""
         return len(self._asked) + len(self._held_back or ())
 
     def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
-        """The highest version both sides speak, and not above `at_most`."""
+        """Return the highest version that both sides support, not above `at_most`."""
         return self._versions.of(api, at_most)
 
     async def send(
@@ -470,7 +470,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return other_listener(self._settings, is_after_versions=first.api is not api_versions.API)
 
     def _end(self, error: KafkaError, *, orderly: bool = False, hint: str = "") -> KafkaError:
-        """The first one counts. All who wait are told; no bytes are kept."""
+        """End the connection with an error; only the first one counts. All requests that wait fail with it."""
         if self.error is not None:
             return error
         self.error = error

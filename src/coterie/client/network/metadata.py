@@ -82,7 +82,7 @@ class Metadata:
 
 
 def learn(known: Metadata, news: Response, *, is_all: bool) -> Metadata:
-    """`is_all`: the answer is about all topics there are, so that the others are gone."""
+    """Return the metadata with a response merged in. `is_all`: the response has all topics, so others do not exist."""
     topics = {} if is_all else dict(known.topics)
     for described in news.topics:
         if described.name is not None:
@@ -104,7 +104,7 @@ def _topic(news: DescribedTopic, known: TopicMetadata | None) -> TopicMetadata:
 
 
 def _partition(news: DescribedPartition, known: PartitionInfo | None) -> PartitionInfo:
-    """News of an older leader epoch comes from a broker that has not heard yet, and is not believed (KIP-320)."""
+    """Ignore an older leader epoch: it comes from a broker with outdated metadata (KIP-320)."""
     if known is not None and -1 < news.leader_epoch < known.leader_epoch:
         return known
     return PartitionInfo(

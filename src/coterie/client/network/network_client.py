@@ -165,9 +165,9 @@ class NetworkClient:
         allow_auto_create: bool = False,
         timeout_ms: float | None = None,
     ) -> Metadata:
-        """Ask who leads these topics; None: all there are, and then those that are not named are forgotten.
+        """Fetch the metadata of these topics; None: of all topics, and then unknown ones are forgotten.
 
-        Those who ask the same at the same time share one question. What is wrong with a topic is in its `error`.
+        Equal calls at the same time share one request. The error of a topic is in its `error`.
         """
         key = (None if topics is None else frozenset(topics), allow_auto_create)
         asked = None if topics is None else [metadata.Topic(name=name) for name in sorted(topics)]
@@ -207,11 +207,11 @@ class NetworkClient:
 
     @property
     def is_metadata_old(self) -> bool:
-        """Older than `metadata.max.age.ms`, expired, or there is none yet."""
+        """True if the metadata is older than `metadata.max.age.ms`, expired, or missing."""
         return self._is_old(self._learned_at)
 
     def knows(self, topic: str) -> bool:
-        """It was heard of lately, so that `leader` need not ask."""
+        """Return whether the metadata of the topic is current, so that `leader` sends no request."""
         return not self._is_old(self._topics_learned_at.get(topic))
 
     def _is_old(self, learned_at: float | None) -> bool:
@@ -255,7 +255,7 @@ class NetworkClient:
     # --- connections --------------------------------------------------------------------------------------------------
 
     async def connection(self, node_id: int, lane: str = "") -> BrokerConnection:
-        """An open one; those who want the same at the same time share it."""
+        """Return an open connection; callers that want the same one at the same time share it."""
         if self._is_closed:
             raise ClientClosedError
         node = await self._node(node_id)
@@ -405,7 +405,7 @@ def _why(node: Node, error: KafkaError) -> str:
 
 
 async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of the one task under that key. It goes on when one of those who wait is cancelled."""
+    """Return the result of the task with this key. It continues if one of several waiting callers is cancelled."""
     task = tasks.get(key)
     if task is None:
         task = tasks[key] = asyncio.get_running_loop().create_task(begin())

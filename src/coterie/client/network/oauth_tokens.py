@@ -55,7 +55,7 @@ class Tokens:
         self._fetch_again_ms = 0.0
 
     async def token(self) -> Token:
-        """Return a token that lives; those who ask at the same time share it."""
+        """Return a valid token; callers at the same time share it."""
         async with self._lock:
             if self._token is not None and self._wall_ms() < self._fetch_again_ms:
                 return self._token

@@ -99,7 +99,7 @@ class Batch:
         return self.builder.count
 
     def encode(self) -> bytearray:
-        """The bytes, under the place it has now. What was compressed once is not compressed again."""
+        """Return the bytes, with the current epoch and sequence. A batch is compressed only once."""
         place = (self.identity, self.sequence)
         if self.encoded is None:
             self.encoded = self.builder.finish(

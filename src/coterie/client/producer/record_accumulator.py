@@ -93,7 +93,7 @@ class PartitionAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class Woke:
-    """A batch became full, its time to linger is over, or the alarm rang."""
+    """A batch is full, its linger.ms is over, or the timer fired."""
 
 
 @dataclass(slots=True)

@@ -209,7 +209,7 @@ class RecordAppender:
         return draw_partition(self._rng(), topic.available or range(topic.partitions), queued)
 
     def fits(self, size: int) -> bool:
-        """A record of so many bytes can be sent at all."""
+        """Return whether a record of this size can be sent."""
         return size + HEADER_SIZE <= min(self.rules.max_request_size, self.rules.buffer_memory)
 
     def _check_size(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Losing the epoch: fenced, or failed for good. What the member owned is lost; its listener hears that in a poll."""
+"""Fencing: the member loses its epoch, or fails for good. Its partitions are lost; a poll calls the listener."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def must_look_sooner(member: ConsumerMemberData, now_ms: int) -> bool:
 
 
 def _poll_is_late(member: ConsumerMemberData, now_ms: int) -> Effects:
-    """Others get the partitions; the listener hears of it when poll is called again."""
+    """Leave the group, since poll was not called in time. The listener is called in the next poll."""
     settings = member.settings
     exceeded = Emit(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, left=True))
     member.poll_late_since_ms = member.poll_deadline_ms

@@ -135,7 +135,7 @@ class ConsumerMemberData(MemberBase):
         return self.has_generation or bool(self.pending_requests) or (self.state is JOINING and not self.stalled)
 
     def coordinator_found(self, _now_ms: int) -> Effects:
-        """Its coordinator has changed, so it hears of this member at once."""
+        """The coordinator has changed: send a heartbeat to the new one at once."""
         self.wants_heartbeat = self.is_beating
         return []
 

@@ -27,7 +27,7 @@ def subscribe(member: ConsumerMemberData, event: Subscribed, _now_ms: int) -> Ef
 
 
 def _report(member: ConsumerMemberData) -> None:
-    """The coordinator hears at once that the subscription has changed."""
+    """Report the changed subscription to the coordinator at once."""
     sent = member.sent
     if member.state in IN_THE_GROUP and (sent.topics, sent.remote_pattern) != (member.topics, member.remote_pattern):
         member.wants_heartbeat = True
