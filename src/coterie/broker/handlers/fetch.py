@@ -1,6 +1,6 @@
-"""Fetch: records from where a reader stands, at once if there are enough of them, or when there are (KIP-227 refused).
+"""Fetch: return records from an offset on, at once if there are enough of them, otherwise when there are.
 
-There are no fetch sessions: every answer says session 0, which tells the client to name its partitions each time.
+There are no fetch sessions (KIP-227): every response has session 0, so the client names its partitions each time.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Fetches:
         return [effect for parked in list(self._parked.values()) for effect in self.due(FetchDue(parked), now_ms)]
 
     def look_again(self, log: PartitionLog, now_ms: int) -> Effects:
-        """Answer the readers of a partition that is gone, or has another leader."""
+        """Answer the parked fetches of a partition that was deleted, or has another leader."""
         readers = list(self._readers.get(log, ()))
         return [effect for parked in readers for effect in self.due(FetchDue(parked), now_ms)]
 

@@ -24,9 +24,9 @@ __all__ = ["MetadataApis"]
 DESCRIBE, TOPIC = AclOperation.DESCRIBE, AclResourceType.TOPIC
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 CREATED_WITHIN_MS = 10_000
-"""How long a request for topics creates those that are missing; the next request goes on with the others."""
+"""The time that one request may spend on creating missing topics; the next request creates the others."""
 LATER = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
-"""Errors that a client hears as a missing topic: it asks again, and then the topic is created, or there."""
+"""Errors that clients get as a missing topic: they ask again, and then the topic exists or is created."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

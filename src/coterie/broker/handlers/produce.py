@@ -84,7 +84,7 @@ class Production:
         self._api.replicas.appended(log, durable)
 
     def due(self, now_ms: int) -> Effects:
-        """What was written may be durable yet, or not: the client has to ask again."""
+        """Answer with REQUEST_TIMED_OUT: the records may become durable later, so the client has to retry."""
         for answer in self._waiting.values():
             answer.error = ErrorCode.REQUEST_TIMED_OUT
         return self._answer(now_ms)
@@ -153,7 +153,7 @@ class ProduceApi:
         return self.responses.answer(production.call, response, now_ms)
 
     def _wants_more_replicas(self, topic: str) -> bool:
-        """There is one replica, and it is in sync."""
+        """Return whether the topic wants more in-sync replicas than one, which no log here has."""
         return bool(effective("min.insync.replicas", self.metadata.topics[topic].configs, self.settings) > 1)
 
     def _append(

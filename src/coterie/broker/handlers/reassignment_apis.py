@@ -118,7 +118,7 @@ class ReassignmentApis:
         return self.responses.answer(call, answer, now_ms)
 
     def _alter_replica_log_dirs(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
-        """There is one log directory. What it has is there already, and there is no other."""
+        """Answer AlterReplicaLogDirs. There is one log directory: a replica is there already, and there is no other."""
         request = alter_replica_log_dirs.read_request(frame, at, call.version)
         is_allowed = self._may(call, AclOperation.ALTER)
         wanted: dict[str, dict[int, str]] = {}

@@ -109,7 +109,7 @@ class TopicApis:
         return self.auth.denied(call, AclOperation.CREATE, TOPIC, names)
 
     def _hide_configs(self, call: Call, answers: Iterable[create_topics.CreatedTopic]) -> None:
-        """Leave out what DescribeConfigs would refuse to tell of a topic that was created."""
+        """Leave out the configs of a created topic that DescribeConfigs would not return to the client."""
         if self.auth.authorizer is None:
             return
         for answer in answers:
