@@ -337,7 +337,7 @@ def _described_size(answer: DescribedGroup) -> int:
 
 
 def _with_unknown(answer: OffsetsDeleted, unknown: list[DeletedPartition]) -> OffsetsDeleted:
-    """Return the error of each partition: an error of the group counts for all of them."""
+    """Add the partitions of unknown topics to the answer, unless the group has an error."""
     if not answer.error:
         answer.partitions = sorted([*answer.partitions, *unknown], key=lambda entry: entry.topic)
     return answer

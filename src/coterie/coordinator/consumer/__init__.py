@@ -127,4 +127,4 @@ OF_CLASSIC_GROUPS: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     ConsumerGroupHeartbeat: heartbeat_to_classic,
     DescribeConsumerGroup: describe_consumer_group,
 }
-"""What classic groups answer to the requests of this protocol."""
+"""The answers of classic groups to the requests of this protocol."""

@@ -185,7 +185,7 @@ def take_over(change: Change) -> Effects:
 
 
 def upgrade_failed(upgrade: Upgrade, now_ms: int) -> Effects:
-    """Let a classic group go on: its upgrade could not be written. If it was not written either, it is gone."""
+    """Restore a classic group whose upgrade could not be written. If the group itself was never written, it ends."""
     group = upgrade.classic
     if not (group.is_in_log or group.unwritten_commits):
         group.let_go()
@@ -214,9 +214,9 @@ class DowngradeWritten(Written):
     successor: Group
     request: Any = None
     answer: Any = None
-    """What the request is answered when it is durable. None: the classic group handles the request."""
+    """The response to the request, sent when the write is durable. None: the classic group handles the request."""
     cause: Cause | None = None
-    """Of the rebalance that follows; None: there is none."""
+    """The cause of the rebalance that follows; None if none follows."""
     member_id: str = ""
     facts: Sequence[Fact] = field(default_factory=list)
 

@@ -104,7 +104,7 @@ def target_computed(group: ConsumerGroup, event: TargetComputed, now_ms: int) ->
 
 
 def target_late(group: ConsumerGroup, event: TargetLate, now_ms: int) -> Effects:
-    """Go on without the answer of an assignor that takes too long."""
+    """Continue without the result of an assignor that takes too long."""
     if group.computing is not event.computing:
         return []
     group.computing = None

@@ -1,4 +1,4 @@
-"""What consumer groups know of topics: names, ids, numbers of partitions, and whether any of that has changed."""
+"""The topics that consumer groups know: names, ids, numbers of partitions, and whether any of that has changed."""
 
 from __future__ import annotations
 
