@@ -173,7 +173,7 @@ class BrokerSettings(SocketServerSettings, LogSettings, GroupCoordinatorSettings
         ACLS,
         False,
         Flag(),
-        "Whether everybody may do everything with a resource that no ACL applies to.",
+        "Whether every principal may do everything with a resource that no ACL applies to.",
     )
 
     @classmethod

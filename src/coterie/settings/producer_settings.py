@@ -23,7 +23,7 @@ class ProducerSettings(ClientSettings):
         PRODUCER,
         "all",
         Word(("all", "-1", "0", "1")),
-        "Who must have a record before it is acknowledged: all in-sync replicas (all), the leader (1) or nobody (0).",
+        "Which replicas must have a record before it is acknowledged: all in sync (all), the leader (1), none (0).",
     )
     enable_idempotence: bool = setting(
         PRODUCER, True, Flag(), "Whether each record is stored exactly once and in order, however often it is sent."

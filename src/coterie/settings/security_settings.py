@@ -303,7 +303,7 @@ class SecuritySettings(Settings):
         SECURITY,
         True,
         Flag(),
-        "Whether the broker's certificate is verified at all. Without it anybody can pose as the broker.",
+        "Whether the broker's certificate is verified at all. Without it, any server can pose as the broker.",
     )
     ssl_enabled_protocols: tuple[str, ...] = setting(
         SECURITY, ("TLSv1.2", "TLSv1.3"), Words(("TLSv1.2", "TLSv1.3")), "The versions of TLS that are allowed."
