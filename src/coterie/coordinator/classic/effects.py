@@ -130,12 +130,12 @@ class Written:
 
 @dataclass(slots=True, kw_only=True)
 class CreationWritten(Written):
-    """The record of a group's birth."""
+    """The first record of a new group is written."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EmptyWritten(Written):
-    """The record of a group without members. The member that left last, if one did, is answered when it is there."""
+    """The record of a group without members is written. If a member left last, it is answered now."""
 
     answer: LeftGroup | None = None
 

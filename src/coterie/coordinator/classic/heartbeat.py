@@ -62,7 +62,7 @@ def session_due(group: Group, event: SessionDue, now_ms: int) -> Effects:
 
 
 def _waits_for_commit(group: Group, member: ClassicGroupMember) -> bool:
-    """The disk is slow: its heartbeats wait behind its commit, on the same connection, for us to answer it."""
+    """Return whether a commit of the member waits for the disk: its heartbeats may wait behind that, unread."""
     return any(
         commit.member_id == member.member_id and commit.token is not None for commit in group.unwritten_commits.values()
     )

@@ -1,4 +1,4 @@
-"""JoinGroup: a member enters, comes back, or says that something changed (rules 1-3, 18, 19).
+"""JoinGroup: a member joins, rejoins, or reports a change (rules 1-3, 18, 19).
 
 Checks first, in the order of section 2: session bounds, bytes, absent group, size, protocols, pending id, instance,
 member, state. Then one of three ways: a newcomer, a returning static member, a member that is already here.

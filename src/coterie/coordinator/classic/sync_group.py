@@ -1,4 +1,4 @@
-"""SyncGroup: members fetch their assignment, the leader brings it (rules 11-13).
+"""SyncGroup: the leader sends the assignment, and every member gets its part (rules 11-13).
 
 The leader's sync is written before any member is answered.
 """

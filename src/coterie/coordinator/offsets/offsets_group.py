@@ -113,7 +113,7 @@ class OffsetsGroup:
         raise NotImplementedError
 
     def died(self, now_ms: int) -> Effects:
-        """Take leave: the group is deleted, or could not be written."""
+        """End the group: it is deleted, or could not be written."""
         raise NotImplementedError
 
     def listed(self) -> ListedGroup:

@@ -145,7 +145,7 @@ _OF_NO_GROUP = frozenset({Appended, WriteLate, ExpiryCheckDue, ListGroups, Topic
 
 
 def partition_of(group_id: str, num_partitions: int) -> int:
-    """C1: the partition of `__consumer_offsets` a group belongs to. The absolute value of -2^31 is 0 here."""
+    """C1: return the partition of `__consumer_offsets` of a group. The absolute value of -2^31 is 0 here."""
     value = java_hash(group_id)
     return (0 if value == -(1 << 31) else abs(value)) % num_partitions
 
@@ -153,7 +153,7 @@ def partition_of(group_id: str, num_partitions: int) -> int:
 def find_coordinator(
     key_type: int, key: str, num_partitions: int, leader_of: Callable[[int], int | None]
 ) -> tuple[ErrorCode, int]:
-    """C2: the node that coordinates a group. `leader_of` answers None while the offsets topic is not there yet."""
+    """C2: return the node that coordinates a group. `leader_of` returns None while the offsets topic does not exist."""
     if key_type != _GROUP_KEY:
         return ErrorCode.INVALID_REQUEST, -1
     leader = leader_of(partition_of(key, num_partitions))
@@ -207,7 +207,7 @@ class GroupCoordinator:
         self._tickets = count(1)
 
     def handle(self, event: Any, now_ms: int) -> list[Outward]:
-        """A request of one group, or the end of an append. Requests of one group are handled one at a time (C5)."""
+        """Handle a request of a group, or the end of an append. Requests of a group are handled one at a time (C5)."""
         if type(event) in _OF_NO_GROUP:  # one look-up for all of them: this runs for every heartbeat
             return self._handle_other(event, now_ms)
         partition = self._partitions.get(event.group_id)

@@ -270,7 +270,7 @@ class Shard:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Any, now_ms: int) -> list[Outward]:
-        """Anything a group has a rule for, and what concerns the shard as a whole."""
+        """Handle an event: of a group, by its rules, or of the whole shard."""
         kind = type(event)
         if kind in _EVENTS:
             if self._held and kind is not Heartbeat and event.group_id in self._held:
@@ -474,7 +474,7 @@ class Shard:
                 out += self.handle(event, now_ms)
 
     def _abandon(self, group: ConsumerGroup, then: ConsumerGroupWritten, out: list[Outward], now_ms: int) -> None:
-        """Take back a change that could not be written, and all that was asked for after it and follows from it."""
+        """Undo a change that could not be written, and all later changes that depend on it."""
         later = [*map(id, group.abandon(then))]
         doomed = [
             item
@@ -504,10 +504,10 @@ class Shard:
             self._held[then.group_id].insert(0, then.request)
 
     def _watch(self, item: _Unwritten) -> None:
-        """One timer for all: it rings for the oldest commit, and finds the next oldest then.
+        """Arm the one timer of all commits: it fires for the oldest, and is then armed for the next oldest.
 
-        It is left armed when a write has ended, since the next commit would arm it again: to look in vain every few
-        seconds costs less than to arm and disarm it thousands of times a second.
+        It stays armed when a write has ended, because the next commit would arm it again: a check without effect every
+        few seconds costs less than arming and disarming it thousands of times a second.
         """
         if not self._watches and isinstance(item.then, OffsetsWritten):
             self._watches = True
@@ -515,7 +515,7 @@ class Shard:
             self.timers.arm(self._late_key(), late_ms, WriteLate(self.partition))
 
     def _write_late(self, out: list[Outward], now_ms: int) -> None:
-        """Commits that waited too long are answered; when the write ends they count all the same (rule 22)."""
+        """Answer the commits that have waited too long. They still take effect when they are written (rule 22)."""
         timeout_ms = self.settings.offsets_commit_timeout_ms
         oldest_ms: int | None = None
         for item in [*self._under_way, *self._queue]:
