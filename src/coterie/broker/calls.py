@@ -142,7 +142,7 @@ class Gather:
         return finish(self.answers, now_ms)
 
     def let_go(self) -> None:
-        """No answer is awaited any more. What finishes knows the requests, and they know us: until a collection."""
+        """Drop the callback when no answer is awaited any more: it would keep a reference cycle alive."""
         self.finish = _nothing
 
 

@@ -124,7 +124,7 @@ class Cluster:
         self.wall = WallClock() if wall is None else wall
         self.data_path = "memory"
         self.gathers_writes = False
-        """Flushes begin with `FlushDue`, not with the event that wants one."""
+        """If True, a flush begins with `FlushDue`, not with the event that needs it."""
         self._fresh_id = fresh_id
         self.users = Users({}, lambda: fresh_id().bytes) if users is None else users
         self._sasl_listeners: dict[str, SaslListener] = {}

@@ -47,7 +47,7 @@ class ConnectionLimits:
         held_by: Callable[[Connection], int],
         drop: Callable[[Connection, str], None],
     ) -> None:
-        """`allowed_files`: how many the system lets us open. `held_by`: the bytes of a connection, as of now."""
+        """`allowed_files`: how many files the process may open. `held_by`: returns the bytes held for a connection."""
         self._settings = settings
         self._allowed_files = allowed_files
         self._held_by = held_by
@@ -116,7 +116,7 @@ class ConnectionLimits:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def weigh(self, connection: Connection) -> bool:
-        """It may hold more than before, or less; whether it holds anything."""
+        """Count the bytes that are held for a connection again; return whether there are any."""
         size = 0 if connection.is_closed else self._held_by(connection)
         self._total += size - self._held.get(connection, 0)
         if size:

@@ -130,7 +130,7 @@ class Leadership:
             self.led[state.leader][key] = log
 
     def _not_behind(self, states: Mapping[Partition, PartitionState]) -> dict[Partition, PartitionState]:
-        """No epoch is lower than the log's: a file that says so is an old copy, and epochs must not fall."""
+        """Raise epochs that are lower than the log's: then the file is an old copy, and epochs must not fall."""
         logs = self._directory.logs
         return {
             key: state._replace(leader_epoch=max(state.leader_epoch, logs[key].leader_epoch))
@@ -168,7 +168,7 @@ class Leadership:
         return DiskChange(work, lambda _: None)
 
     def created(self, new: Mapping[Partition, PartitionState]) -> None:
-        """Their logs are there."""
+        """Add partitions whose logs have been created."""
         for key, state in new.items():
             self.partition_states[key] = state
             if state.leader != NO_LEADER:

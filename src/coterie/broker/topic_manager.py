@@ -64,7 +64,7 @@ class TopicSpec:
     done: Created = _ignore
     configs: Mapping[str, str | None] = field(default_factory=dict)
     preferred_leaders: Mapping[int, int] = field(default_factory=lambda: NOWHERE)
-    """Nodes that partitions were asked for on."""
+    """The preferred leaders that the request names, by partition."""
     may_exist: bool = False
 
 
@@ -313,7 +313,7 @@ class TopicNames:
             )
 
     def _clash(self, name: str) -> str | None:
-        """Kafka's metrics write dots as underscores, so two such topics would be one to them."""
+        """Return the topic whose name clashes with this one: Kafka's metrics write dots as underscores."""
         if not _mixes(name):
             return None
         if self._flat is None:

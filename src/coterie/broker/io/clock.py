@@ -66,6 +66,6 @@ class Clock:
         self.wall.was_away(ms)
 
     def look(self) -> int:
-        """Follow the wall clock. By how much it was set since the last look; 0 if it was not."""
+        """Follow the wall clock. Return by how much it was set since the last call; 0 if it was not."""
         now_ms = self.now_ms()
         return self.wall.read(self._wall_ms() - now_ms, now_ms)

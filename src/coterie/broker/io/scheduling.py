@@ -71,5 +71,5 @@ class Scheduling:
         return max(FRAMES // (len(self.queue) + 1), 1)
 
     def worked(self, now_ms: int) -> None:
-        """Something has been done, until now."""
+        """Note that the loop has worked until now."""
         self._until_ms = now_ms

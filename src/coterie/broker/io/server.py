@@ -143,7 +143,7 @@ class Server:
         """The number of pieces of work that threads have and have not returned."""
         self._idle = asyncio.Event()
         self._node_change = asyncio.Lock()
-        """Nodes stop and start one after the other: that a node is up and that it listens belong together."""
+        """Lets one node at a time stop or start: that a node is up and that it listens must agree."""
 
     @property
     def port(self) -> Port:
@@ -484,7 +484,7 @@ class Server:
         self.look_ahead()
 
     def perform(self, effects: Effects) -> None:
-        """Carry them out. A connection that was answered and has more waiting is queued for its next turn."""
+        """Perform effects. A connection that was answered and has more requests is queued for its next turn."""
         for effect in effects:
             kind = type(effect)
             if kind is Send:
@@ -545,7 +545,7 @@ class Server:
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        """Serve those in the queue, one after the other, for a short while."""
+        """Serve the connections in the queue, one after the other, for a short time."""
         self._turn_is_due = False
         self.scheduling.spare = SPARE
         queue, began_ms = self.scheduling.queue, self.now_ms()

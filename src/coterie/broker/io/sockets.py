@@ -66,11 +66,11 @@ class Link(asyncio.Protocol):
         self.port = port
         self._cutter = FrameCutter(port.max_first_request_bytes)
         self._frames_at_once = 1 if port.listener.has_sasl else FRAMES
-        """One before authentication, since a larger request may follow it."""
+        """The number of frames that are cut at once: one before authentication, since larger requests may follow."""
         self._is_paused = False
         self._is_stopped = False
         self.in_queue = False
-        """It waits for its turn."""
+        """True while the connection waits in the queue."""
         self.read_bytes = 0
         """Bytes of consecutive large reads."""
         self._is_weighed = False
@@ -192,7 +192,7 @@ class Link(asyncio.Protocol):
         self._is_weighed = self._server.limits.weigh(self.connection)
 
     def hold_back(self) -> None:
-        """Reading stops while its turn has not come or too much waits: the client's own buffers fill up."""
+        """Stop reading while the connection is in the queue, or too much waits: the client's own buffers fill up."""
         if not self._is_paused and (self.in_queue or self._has_much(1)):
             self._is_paused = True
             self.transport.pause_reading()
@@ -374,7 +374,7 @@ class Port:
         return self._advertised or (self.host, self.number)
 
     async def take(self) -> None:
-        """Number 0 takes a free one, and keeps it."""
+        """Bind the port. Port 0 takes a free one, and keeps it."""
         host, port = self.host, self.number
         if self._advertised is None and host in EVERYWHERE:
             raise CoterieError(
