@@ -136,7 +136,7 @@ class GroupsAdmin:
     async def _described_by_type(
         self, node: Node, group_ids: Sequence[str]
     ) -> dict[str, GroupDescription | KafkaError]:
-        """Groups that are not classic ones, at their coordinator. What it does not have under any type is left out."""
+        """Ask the coordinator for groups that are not classic. A group that it has under no type is left out."""
         request = consumer_group_describe.Request(group_ids=group_ids)
         answer: consumer_group_describe.Response
         try:
@@ -470,7 +470,7 @@ def _described_by_listing(listed: ListedGroup, coordinator: Node) -> GroupDescri
 
 
 def _described_member(member: DescribedMember, protocol_type: str) -> MemberDescription:
-    """Groups of other kinds (Connect's, for one) put in there what only they can read."""
+    """Describe a member. The metadata of other group types, Connect's for instance, is not read."""
     assignment: list[TopicPartition] = []
     topics: tuple[str, ...] = ()
     if protocol_type == CONSUMER:

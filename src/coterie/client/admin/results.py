@@ -118,7 +118,7 @@ async def by_node(
     place: Callable[[K], Awaitable[int]],
     ask: Callable[[int, Sequence[K]], Awaitable[Mapping[K, T | KafkaError]]],
 ) -> dict[K, T | KafkaError]:
-    """Each node is asked for what is its own, all at once. A node that fails costs its own items alone."""
+    """Ask each node for its own items, all nodes at once. If a node fails, only its items fail."""
     results: dict[K, T | KafkaError] = {}
     by: dict[int, list[K]] = {}
     for item, found in zip(items, await asyncio.gather(*(_placed(place, item) for item in items)), strict=True):

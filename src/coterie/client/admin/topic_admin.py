@@ -268,7 +268,7 @@ class TopicsAdmin:
         places: Sequence[TopicPartition],
         ask: Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
     ) -> dict[TopicPartition, T | KafkaError]:
-        """All topics that are not known are asked for at once; then each partition has its leader."""
+        """Ask the leader of each partition, after one request for the metadata of unknown topics."""
         unknown = {place.topic for place in places if not self._cluster.knows(place.topic)}
         if unknown:
             await self._cluster.refresh(unknown)

@@ -359,7 +359,7 @@ class AsyncConsumer:
         return self
 
     async def __anext__(self) -> Record:
-        """Record by record: the one before it is processed when the next one is asked for."""
+        """Return the next record. The one before counts as processed then."""
         while True:
             if self._is_calm:
                 record = self._take_one()

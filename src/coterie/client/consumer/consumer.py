@@ -48,7 +48,7 @@ P = ParamSpec("P")
 
 
 class _OneThread:
-    """Held by the thread that is inside a call; its own calls from a listener may go in again."""
+    """The lock of a consumer. The thread that has it may take it again, in a listener."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -243,7 +243,7 @@ class Consumer:
         return self
 
     def __next__(self) -> Record:
-        """Record by record: the one before it is processed when the next one is asked for."""
+        """Return the next record. The one before counts as processed then."""
         while True:
             try:
                 with self._alone:

@@ -73,7 +73,7 @@ class Fetcher:
         self._settings = settings
         self._states: dict[TopicPartition, TopicPartitionState] = {}
         self._turn: OrderedDict[TopicPartitionState, None] = OrderedDict()
-        """Places with something to take, in the order in which polls serve them."""
+        """The partitions with fetched records, in the order in which polls return them."""
         self._handed: dict[TopicPartitionState, None] = {}
         """The partitions of the last poll, whose records may not be processed yet."""
         self._last: TopicPartitionState | None = None
@@ -84,7 +84,7 @@ class Fetcher:
         self._refresh_not_before_ms = 0
         self._truncations: list[LogTruncated] = []
         self.needs_data = True
-        """`effects` may have something new to say. Set by everything that changes anything."""
+        """True if `effects` may return something new. Every change sets it."""
         self.due_ms: int | None = None
         """The time at which to call `effects` again if nothing happens."""
         self.records_taken = 0

@@ -73,7 +73,7 @@ class TopicWatch:
         self._tasks.arm("watch", self._cluster.clock_ms() + after_ms, self._look)
 
     def _tell_missing(self, asked: Collection[str]) -> None:
-        """Warn at the second look: a topic that is just being created is missing at the first."""
+        """Warn about missing topics at the second check: a topic that is being created is missing at the first."""
         now_ms, group_id, known = self._cluster.clock_ms(), self._settings.group_id or "", self._cluster.metadata.topics
         before, self._missing = self._missing, {}
         for name in sorted(asked):

@@ -51,7 +51,7 @@ def drop_for(member: MemberData, api: ApiName, code: ErrorCode, what: ErrorActio
 
 
 def fence(member: MemberData, error: KafkaError, now_ms: int) -> Effects:
-    """Joining again would throw the other one out, which would join again, and so on for ever."""
+    """Fence the member. It does not rejoin: that would fence the other member, which would rejoin, and so on."""
     effects = drop(member, "FENCED_INSTANCE_ID", now_ms)
     if member.state in {MemberState.LEAVING, MemberState.FENCED}:
         return effects

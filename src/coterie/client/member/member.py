@@ -125,7 +125,7 @@ class PendingRequest:
     in_flight: bool = False
     sent_to: Any = None
     waits_until_ms: int | None = None
-    """Backing off."""
+    """The end of the back-off; None if it does not wait."""
     times_missing: int = 0
     """The number of times in a row that new metadata did not have a partition that the coordinator does not know
     either."""
@@ -210,7 +210,7 @@ class MemberBase:
     ending: UnsubscribeAsked | CloseAsked | None = None
     ending_error: Exception | None = None
     next_subscription: Subscribed | None = None
-    """Subscribed to while it was still unsubscribing."""
+    """The subscription that was made while the member was still unsubscribing."""
 
     @property
     def has_generation(self) -> bool:

@@ -78,7 +78,7 @@ def matching(pattern: Pattern[str], topics: Mapping[str, Topic]) -> frozenset[st
 
 
 def _differ(member: MemberData, before: Mapping[str, Topic], now: Mapping[str, Topic]) -> bool:
-    """Racks count only for members that have one, as their assignors look at them (KIP-881)."""
+    """Return whether topics have changed. Racks count only for members that have one (KIP-881)."""
     has_rack = member.settings.client_rack is not None
     for name in member.group_topics:
         then, current = before.get(name), now.get(name)

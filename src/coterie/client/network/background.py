@@ -39,7 +39,7 @@ class Background:
         return threading.current_thread() is self._thread
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its result, when it is there. An interrupt (Ctrl-C) ends the waiting and the coroutine."""
+        """Wait for the coroutine and return its result. An interrupt (Ctrl-C) ends both."""
         problem = self._why_not()
         if problem:
             coroutine.close()

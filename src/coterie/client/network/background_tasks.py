@@ -47,7 +47,7 @@ class BackgroundTasks:
             self._on_mistake(error)
 
     def arm(self, key: str, at_ms: float, then: Callable[[], None]) -> None:
-        """Armed again, a key is replaced."""
+        """Start a timer. A timer with the same key is replaced."""
         self.disarm(key)
         if not self.is_closed:
             self._timers[key] = self.loop.call_later(max(at_ms - self._clock_ms(), 0) / 1000, self._rang, key, then)

@@ -316,7 +316,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             ) from None
 
     def _out_of_time(self, asked: _Asked, timeout_ms: float) -> None:
-        """Answers come in order, so that nothing behind it can come either: the connection is of no more use."""
+        """Close the connection: answers come in order, so no later one can arrive before the one that is missing."""
         said = f"{self.address} did not answer {asked.api.name} within {timeout_ms:.0f} ms"
         if not asked.answer.done():
             asked.answer.set_exception(RequestTimedOutError(f"{said}. Is it overloaded, or is the network down?"))
@@ -503,7 +503,7 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 def _again(error: KafkaError, more: str = "") -> KafkaError:
-    """One for each who waits, since an exception that is raised carries its own trace."""
+    """Return a copy of the error for each caller that waits: a raised exception has its own traceback."""
     return type(error)(f"{error}{more}", error.code)
 
 

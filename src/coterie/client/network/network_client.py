@@ -105,7 +105,7 @@ class NetworkClient:
         at_least: int = 0,
         expects_answer: bool = True,
     ) -> Any:
-        """One request to one node, not repeated. None: any node that can be reached, the least busy first."""
+        """Send one request to one node, without a retry. None: to the least busy node that can be reached."""
         if node_id is None:
             connection = await self._any_connection(lane)
         else:
@@ -317,7 +317,7 @@ class NetworkClient:
         return connection
 
     def _disconnected(self, node: Node, error: KafkaError) -> None:
-        """One line a node, however many connections there were to it."""
+        """Log a lost node once, however many connections there were to it."""
         if node.id not in self._lost:
             self._lost.add(node.id)
             self._write(NodeDisconnected(_named(node), _why(node, error)))
@@ -378,7 +378,7 @@ class NetworkClient:
         return self._is_closed
 
     async def close(self) -> None:
-        """All connections; who waits for an answer gets an error. A second close does nothing."""
+        """Close all connections; requests without an answer fail. A second close does nothing."""
         self._is_closed = True
         tasks = [*self._opening.values(), *self._refreshing.values()]
         for task in tasks:

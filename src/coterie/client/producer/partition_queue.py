@@ -63,7 +63,7 @@ OnSettled = Callable[["Batch", int], None]
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition that share a fate. As long as it waits, its builder takes more of them."""
+    """A batch of records of one partition. While it waits, its builder takes more records."""
 
     where: TopicPartition
     created_ms: int
@@ -119,7 +119,7 @@ class Batch:
         return batch, index
 
     def split(self) -> tuple[Batch, Batch]:
-        """Two halves by bytes, one record at least in each, under the place this one had."""
+        """Split the batch into two halves by bytes, with at least one record each and the same sequences."""
         compression, level = self.builder.compression, self.builder.level
         halves = (
             BatchBuilder(self.builder.plain_size // 2 + HEADER_SIZE, compression, level=level),

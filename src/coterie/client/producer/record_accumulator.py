@@ -265,7 +265,7 @@ class RecordAccumulator(RecordAppender):
 
     @property
     def unsettled(self) -> int:
-        """Records that were appended and whose fate is open."""
+        """The number of records that are neither acknowledged nor failed."""
         return sum(len(batch) for queue in self._busy.values() for batch in (*queue.unsettled, *queue.waiting))
 
     @property

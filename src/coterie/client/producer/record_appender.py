@@ -95,7 +95,7 @@ class AccumulatorSettings:
 
 
 def next_ratio(before: float, seen: float) -> float:
-    """Java's guess for the next batch: up at once, since a batch too large has to be split; down in small steps."""
+    """Return the estimated ratio of the next batch, as in Java: it rises at once, and falls in small steps."""
     return max(before + 0.05, seen) if seen > before else max(before - 0.005, seen)
 
 
@@ -149,7 +149,7 @@ class RecordAppender:
         headers: Sequence[Header],
         now_ms: int,
     ) -> tuple[Batch, int] | None:
-        """Its batch and its index there; None if `buffer.memory` is used up. The topic must be known."""
+        """Append a record; return its batch and its index there. None if `buffer.memory` is used up."""
         topic = self.topics[topic_name]
         size = RECORD_OVERHEAD
         if key is not None:

@@ -79,7 +79,7 @@ def back_off(member: ConsumerMemberData, now_ms: int) -> Effects:
 
 
 def fail_for_good(member: ConsumerMemberData, error: Exception, code: ErrorCode, now_ms: int) -> Effects:
-    """Every poll raises it; unsubscribe or close ends it."""
+    """Fail for good: every poll raises the error, until unsubscribe or close."""
     effects = reset_epoch(member)
     if member.state not in IN_THE_GROUP:
         return effects
