@@ -439,7 +439,7 @@ class Engine:
             ending.set_result(result)
 
     def ask_to_end(self, event: events.UnsubscribeAsked | events.CloseAsked) -> asyncio.Future[Any]:
-        """Hand in an event that ends the membership; `until_something` returns calls of the listener until it is done."""
+        """Hand in an event that ends the membership; `until_something` returns the listener calls until it is done."""
         ending: asyncio.Future[Any] = self.tasks.loop.create_future()
         self._endings[id(event)] = ending
         ending.add_done_callback(lambda _: self.news())
