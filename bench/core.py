@@ -25,7 +25,7 @@ from coterie.coordinator.runtime import Append, Shard, Timers
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit, Protocol, SyncGroup
 from coterie.protocol.subscription import Subscription, write_subscription
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 # The log's own cost is not measured: an append is durable at once.
 SETTINGS = GroupCoordinatorSettings(group_initial_rebalance_delay_ms=0, coterie_max_record_bytes=1 << 30)

@@ -19,8 +19,10 @@ from coterie.coordinator.consumer import states as consumer_states
 from coterie.errors import ErrorCode
 from coterie.protocol.apis.__main__ import page as apis
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.settings.client_settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.client_settings import AdminSettings, ClientSettings
 from coterie.settings.config_def import Setting
+from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.settings.producer_settings import ProducerSettings
 from coterie.settings.security_settings import SECURITY
 from coterie.settings.topic_configs import TOPIC_CONFIGS
 from coterie.spark.options import OPTIONS, Use

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from coterie.settings.client_settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.client_settings import AdminSettings, ClientSettings
 from coterie.settings.config_def import Flag, Number, PythonObject, Secret, Setting, Words
+from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.settings.producer_settings import ProducerSettings
 from coterie.settings.security_settings import SECURITY
 
 __all__ = ["settings_kwargs"]
 
 HEAD = '''"""The settings of each client as keyword arguments, so that an editor completes them and mypy refuses others.
 
-Made from the table in `client_settings.py` by `make docs`; do not edit. None counts as not given.
+Made from the tables in `coterie.settings` by `make docs`; do not edit. None counts as not given.
 """
 
 from __future__ import annotations

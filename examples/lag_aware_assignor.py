@@ -1,4 +1,4 @@
-"""An assignor of your own: whoever is far behind gets less.
+"""An assignor of your own: a member with much lag gets fewer partitions.
 
 Every member tells the leader, in its user data, how far behind it is on each partition it reads; the leader deals the
 partitions with the most lag first, each to the member with the least lag so far. About thirty lines, and it runs in
@@ -45,7 +45,7 @@ class LagAware(Assignor):
 
 
 def main() -> None:
-    """Two members; one partition is a thousand behind, so whoever gets it gets nothing else that is late."""
+    """Assign to two members: the one that gets the partition with a lag of 1000 gets no other with much lag."""
     behind = {("orders", 0): 1000, ("orders", 1): 400, ("orders", 2): 300, ("orders", 3): 200}
     lag_aware = LagAware(lambda topic, partition: behind[topic, partition])
     told = {

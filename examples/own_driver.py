@@ -1,7 +1,7 @@
-"""A driver of one's own: two members of a group share a topic, then one leaves and the other has it all.
+"""Your own driver: two members of a group share a topic; then one leaves, and the other gets all partitions.
 
-`python examples/own_driver.py` starts a broker in memory; any Kafka will do. The membership decides everything, the
-driver performs effects. What is missing to a consumer is reading records.
+`python examples/own_driver.py` starts a broker in memory; any Kafka cluster works too. The membership makes all
+decisions, and the driver performs the effects. A consumer would also read records.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Driver:
         return int(asyncio.get_running_loop().time() * 1000)
 
     def handle(self, event: Any) -> None:
-        """One event after the other: what comes up while effects are performed waits until they are done."""
+        """Handle one event after the other: a new event waits until the effects of the last one are performed."""
         self.events.append(event)
         if len(self.events) > 1:
             return
@@ -132,11 +132,11 @@ class Driver:
                 client_id = self.member.settings.client_id
                 return await ask(await asyncio.shield(stream), *API[type(request)], request, client_id)
         except (OSError, EOFError, TimeoutError):
-            self.disconnect(key)  # the next request opens it anew
+            self.disconnect(key)  # the next request opens a new one
             raise
 
     def disconnect(self, key: Any) -> None:
-        """Whoever waits for an answer there reads the end of the stream, and so comes back as lost."""
+        """Close the connection. Requests that wait there read the end of the stream, and get ConnectionLostError."""
         stream, _ = self.lanes.pop(key, (None, None))
         if stream is not None and not stream.cancel() and not stream.cancelled() and stream.exception() is None:
             stream.result()[1].close()

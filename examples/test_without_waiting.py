@@ -1,8 +1,9 @@
-"""A pytest test of what a group does to your members, under a clock that the test moves: nothing sleeps, nobody waits.
+"""A pytest test of group behaviour with a virtual clock, which the test moves: nothing sleeps.
 
     pytest examples/test_without_waiting.py
 
-The rules are those of the broker. A step says what its member hears; if that is not so, the whole story is printed.
+The rules are those of the broker. A step says which answer its member expects; if it is another, the test prints all
+steps.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def test_a_crash_costs_the_group_a_rebalance_and_45_seconds() -> None:
 
 
 def test_a_restart_with_a_static_id_costs_no_rebalance_if_it_is_quick() -> None:
-    """`group.instance.id`, KIP-345: whoever comes back by that name within its session has its partitions back."""
+    """KIP-345: a member that returns with its `group.instance.id` before its session times out keeps its partitions."""
     story = Story()
     (a,) = story.stable("a", instance="worker-1", session=SESSION_MS)
     rebalances = len(story.rebalances)

@@ -42,9 +42,11 @@ def batch(
 
 
 def opened(
-    files: Files, config: LogConfig = SMALL, *, log_start: int = 0, recovery_point: int = 0, clean: bool = False
+    files: Files, config: LogConfig = SMALL, *, log_start_offset: int = 0, recovery_point: int = 0, clean: bool = False
 ) -> PartitionLog:
-    return PartitionLog.open(files, "t-0", config, NOW, log_start=log_start, recovery_point=recovery_point, clean=clean)
+    return PartitionLog.open(
+        files, "t-0", config, NOW, log_start_offset=log_start_offset, recovery_point=recovery_point, clean=clean
+    )
 
 
 def fill(log: PartitionLog, count: int, size: int = 50) -> None:
@@ -64,10 +66,10 @@ def offsets_in(data: Buffer) -> list[int]:
 def read_all(log: PartitionLog, max_bytes: int = 300) -> list[tuple[int, bytes | None]]:
     """Everything from the log's start to its end, in steps, as a consumer reads it."""
     found: list[tuple[int, bytes | None]] = []
-    at = log.log_start
-    while at < log.log_end:
-        data = log.read(at, max_bytes, log.log_end)
-        assert data, f"nothing at {at} of {log.log_end}"
+    at = log.log_start_offset
+    while at < log.log_end_offset:
+        data = log.read(at, max_bytes, log.log_end_offset)
+        assert data, f"nothing at {at} of {log.log_end_offset}"
         found += [item for item in values_in(data) if item[0] >= at]
         at = [header.next_offset for _, header in batches(data)][-1]  # its records may all be compacted away
     return found

@@ -99,8 +99,10 @@ if TYPE_CHECKING:
         SslAuthenticationError,
         UnsupportedVersionError,
     )
-    from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
+    from coterie.settings.client_settings import AdminSettings
     from coterie.settings.config_def import SettingsError
+    from coterie.settings.consumer_settings import ConsumerSettings
+    from coterie.settings.producer_settings import ProducerSettings
 
 __all__ = [
     "EARLIEST",
@@ -221,7 +223,9 @@ _NAMES_BY_MODULE = {
     "coterie.client.member.states": "AssignorError ListenerError",
     "coterie.client.network.metadata": "Node",
     "coterie.client.producer.producer": "AsyncProducer Producer",
-    "coterie.settings.client_settings": "AdminSettings ConsumerSettings ProducerSettings",
+    "coterie.settings.client_settings": "AdminSettings",
+    "coterie.settings.consumer_settings": "ConsumerSettings",
+    "coterie.settings.producer_settings": "ProducerSettings",
     "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record Records SubscriptionPattern "
     "TopicPartition",
     "coterie.errors": (

@@ -312,7 +312,7 @@ class KafkaError(CoterieError):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed a little later."""
+        """True if the same request may succeed a little later."""
         return self.code in RETRIABLE
 
     @classmethod
@@ -330,7 +330,7 @@ class ConnectionLostError(KafkaError):
 
 
 class RequestTimedOutError(KafkaError):
-    """There was no answer in time. Whether the broker did the request is unknown."""
+    """No answer came in time. It is unknown whether the broker handled the request."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 

@@ -1,4 +1,4 @@
-"""How to install an extra of this package. Coterie is on no package index: it is installed from a clone or a wheel."""
+"""The command that installs an extra of this package. Coterie is on no package index, so a clone or a wheel is used."""
 
 from __future__ import annotations
 

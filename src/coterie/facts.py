@@ -55,7 +55,7 @@ CLASSIC, CONSUMER = "classic", "consumer"
 
 
 class Cause(StrEnum):
-    """What starts a rebalance (semantics 12). Every rebalance has exactly one."""
+    """The cause of a rebalance (semantics 12). Every rebalance has exactly one."""
 
     NEW_MEMBER = "new member"
     MEMBER_LEFT = "member left"
@@ -236,7 +236,7 @@ class RebalanceStarted(Fact):
 
 @dataclass(slots=True)
 class JoinPhaseStuck(Fact):
-    """Only static members are left and none rejoined: the phase waits once more (rule 6)."""
+    """The join phase waits once more: only static members are left, and none rejoined (rule 6)."""
 
     generation_id: int
 
@@ -249,7 +249,7 @@ class JoinPhaseCompleted(Fact):
     protocol_name: str
     leader_id: str
     joined_after_ms: Mapping[str, int]
-    """How long after the start each member joined. A static member that was kept without a join is not listed."""
+    """The time after the start at which each member joined. A static member that was kept is not listed."""
 
 
 @dataclass(slots=True)

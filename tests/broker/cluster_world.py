@@ -56,7 +56,7 @@ class Three(World):
         return self.cluster.leadership.leader_of((topic, partition))
 
     def epoch(self, topic: str, partition: int = 0) -> int:
-        return self.cluster.leadership.places[topic, partition].epoch
+        return self.cluster.leadership.partition_states[topic, partition].leader_epoch
 
     def coordinator(self, group: str) -> int:
         topic = self.cluster.directory.topics[OFFSETS_TOPIC]

@@ -26,7 +26,7 @@ from coterie.broker.broker_effects import (
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
 from coterie.broker.calls import PLAINTEXT, Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.coordinator.classic.effects import Reply
 from coterie.errors import CoterieError
 from coterie.facts import Fact, Mistake
@@ -174,7 +174,7 @@ def _no_rest() -> None:
 class Client(Speaker):
     """A connection to a node."""
 
-    def __init__(self, world: World, node: Node) -> None:
+    def __init__(self, world: World, node: BrokerNode) -> None:
         super().__init__()
         self.world = world
         self.node = node

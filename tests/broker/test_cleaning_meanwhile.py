@@ -89,7 +89,7 @@ def test_segments_that_retention_took_when_the_new_one_was_ready_stay_away() -> 
     topic.go_on()
     world.perform(world.cluster.handle(ended, world.now_ms))
     world.do_tasks()
-    assert topic.values == [] and topic.log.log_start == 60 and not topic.leftovers
+    assert topic.values == [] and topic.log.log_start_offset == 60 and not topic.leftovers
 
 
 def test_segments_that_retention_takes_meanwhile_do_not_come_back() -> None:
@@ -102,7 +102,7 @@ def test_segments_that_retention_takes_meanwhile_do_not_come_back() -> None:
     topic.go_on()
     topic.world.do_tasks()
     assert topic.values == [] and not topic.leftovers
-    assert topic.log.log_start == 60
+    assert topic.log.log_start_offset == 60
 
 
 def test_segments_that_retention_took_before_they_were_read_are_no_trouble() -> None:

@@ -20,7 +20,7 @@ def kept(world: World) -> list[Fact]:
     log = world.node.replicas.log(FACTS_TOPIC, 0)
     if log is None:
         return []
-    data = log.read(log.log_start, 1 << 20, log.durable_end)
+    data = log.read(log.log_start_offset, 1 << 20, log.durable_end)
     found = [read_fact(record.value or b"") for at, header in batches(data) for record in records(data, header, at)]
     return [fact for fact in found if fact is not None]
 
@@ -86,9 +86,11 @@ def test_they_are_bounded_by_size_and_a_flood_does_not_wait_for_the_next_look() 
         world.cluster.facts_topic.add(fact, world.now_ms)
         world.advance(WRITE_EVERY_MS)
     log = world.node.replicas.log(FACTS_TOPIC, 0)
-    assert log is not None and log.log_end == 40
+    assert log is not None and log.log_end_offset == 40
     assert 0 < log.size <= most + (2 << 20)
-    assert log.log_start > 20 and [fact.why.split()[0] for fact in kept(world) if isinstance(fact, GroupDied)][-1:]
+    assert (
+        log.log_start_offset > 20 and [fact.why.split()[0] for fact in kept(world) if isinstance(fact, GroupDied)][-1:]
+    )
     assert world.cluster.directory.topics[FACTS_TOPIC].configs == {}
 
 

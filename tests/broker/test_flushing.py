@@ -108,14 +108,14 @@ def test_commits_that_come_while_their_log_is_flushed_are_in_its_next_batch() ->
     more = [world.client(), world.client()]
     log = world.node.replicas.log("__consumer_offsets", world.cluster.partition_of("g"))
     assert log is not None
-    end = log.log_end
+    end = log.log_end_offset
     client.send_commit("g", {("t", 0): 1})
     for number, each in enumerate(more, 2):
         each.send_commit("g", {("t", 0): number})
-    assert log.log_end == end + 1
+    assert log.log_end_offset == end + 1
     world.flush()
     assert [each.answers for each in (client, *more)] == [1, 0, 0]
-    assert log.log_end == end + 3
+    assert log.log_end_offset == end + 3
     world.flush()
     assert [each.committed() for each in (client, *more)] == [[ErrorCode.NONE]] * 3
     assert client.offsets_of("g") == {("t", 0): 3}

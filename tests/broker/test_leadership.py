@@ -7,7 +7,7 @@ import pytest
 from broker.cluster_world import Three, ready
 from broker.speaker import list_request
 from coterie.broker.broker_facts import LeadersChanged
-from coterie.broker.placement import home_of
+from coterie.broker.placement import preferred_leader_of
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import (
     create_topics,
@@ -156,7 +156,7 @@ def test_two_nodes_never_give_out_the_same_producer_id(world: Three) -> None:
 
 
 def leaders(world: Three) -> dict[tuple[str, int], int]:
-    return {key: place.leader for key, place in world.cluster.leadership.places.items()}
+    return {key: state.leader for key, state in world.cluster.leadership.partition_states.items()}
 
 
 def test_what_a_stopped_node_led_goes_to_the_others_and_comes_back_when_it_starts(world: Three) -> None:
@@ -217,7 +217,9 @@ def test_with_no_node_up_nobody_leads_and_the_first_to_start_leads_all(world: Th
 def test_a_topic_made_while_a_node_is_stopped_is_led_by_others_until_it_starts(world: Three) -> None:
     world.stop_node(2)
     world.client(1).create("u", 6)
-    at_home_on_2 = [number for number in range(6) if world.cluster.leadership.places["u", number].home == 2]
+    at_home_on_2 = [
+        number for number in range(6) if world.cluster.leadership.partition_states["u", number].preferred_leader == 2
+    ]
     assert len(at_home_on_2) == 2 and 2 not in {world.leader("u", number) for number in range(6)}
     world.start_node(2)
     assert [world.leader("u", number) for number in at_home_on_2] == [2, 2]
@@ -251,24 +253,24 @@ def test_what_cannot_be_is_refused_with_a_reason(world: Three, node: int, said: 
 def test_after_a_restart_everything_is_at_home_and_no_epoch_is_lower_than_clients_have_seen(orderly: bool) -> None:
     world = ready()
     world.of_leader("t").produce("t", b"a")
-    home = leaders(world)
+    preferred_leader = leaders(world)
     world.stop_node(2)
     world.client(1).create("u", 6)
     world.move("t", 0, 3)
-    seen = dict(world.cluster.leadership.places)
+    seen = dict(world.cluster.leadership.partition_states)
     if orderly:
         world.stop()
     else:
         world.cluster.directory.release()
     again = Three(world.files, now_ms=2_000_000)
-    for key, place in seen.items():
-        now = again.cluster.leadership.places[key]
-        assert now.leader == now.home == place.home
-        assert now.epoch == place.epoch + (now.leader != place.leader)
-        assert again.cluster.directory.logs[key].leader_epoch == now.epoch
-    assert again.leader("t") == 3, "what was moved is at home where it was moved to"
-    assert {key: again.leader(*key) for key in home if key != ("t", 0)} == {
-        key: node for key, node in home.items() if key != ("t", 0)
+    for key, state in seen.items():
+        now = again.cluster.leadership.partition_states[key]
+        assert now.leader == now.preferred_leader == state.preferred_leader
+        assert now.leader_epoch == state.leader_epoch + (now.leader != state.leader)
+        assert again.cluster.directory.logs[key].leader_epoch == now.leader_epoch
+    assert again.leader("t") == 3, "a partition prefers the node that it was moved to"
+    assert {key: again.leader(*key) for key in preferred_leader if key != ("t", 0)} == {
+        key: node for key, node in preferred_leader.items() if key != ("t", 0)
     }
     assert again.of_leader("t").produce("t", b"b").base_offset == 1
 
@@ -282,15 +284,18 @@ def test_the_number_of_nodes_may_change_from_start_to_start(before: int, after: 
     world.of_leader("t").produce("t", b"a")
     world.of_coordinator("g").commit("g", {("t", 0): 1})
     world.stop()
-    was = dict(world.cluster.leadership.places)
+    was = dict(world.cluster.leadership.partition_states)
     again = Three(world.files, nodes=after)
-    for key, place in again.cluster.leadership.places.items():
-        assert place.leader == place.home == home_of(key, range(1, after + 1))
-        assert place.epoch == was[key].epoch + (place.leader != was[key].leader)
+    for key, state in again.cluster.leadership.partition_states.items():
+        assert state.leader == state.preferred_leader == preferred_leader_of(key, range(1, after + 1))
+        assert state.leader_epoch == was[key].leader_epoch + (state.leader != was[key].leader)
     assert again.of_leader("t").read_all("t") == [(0, b"a")]
     assert again.of_coordinator("g").offsets_of("g") == {("t", 0): 1}
     again.stop()
-    assert dict(Three(world.files, nodes=after).cluster.leadership.places) == again.cluster.leadership.places
+    assert (
+        dict(Three(world.files, nodes=after).cluster.leadership.partition_states)
+        == again.cluster.leadership.partition_states
+    )
 
 
 def test_a_disk_that_cannot_keep_who_leads_changes_nothing() -> None:
@@ -326,10 +331,10 @@ def test_without_the_file_epochs_do_not_fall() -> None:
     world = ready()
     world.move("t", 0, world.other_than(world.leader("t")))
     world.of_leader("t").produce("t", b"a")
-    before = world.cluster.leadership.places["t", 0].epoch
+    before = world.cluster.leadership.partition_states["t", 0].leader_epoch
     world.stop()
     world.files.delete("coterie-leaders.json")
-    assert Three(world.files).cluster.leadership.places["t", 0].epoch >= before > 0
+    assert Three(world.files).cluster.leadership.partition_states["t", 0].leader_epoch >= before > 0
 
 
 def test_leaders_that_cannot_be_read_stop_the_start_and_the_directory_is_free_again() -> None:

@@ -157,7 +157,7 @@ def test_a_log_that_cannot_be_read_is_tried_again() -> None:
     member = world.of_coordinator("g").enter("g")
     there = elsewhere(world)
     log = next(
-        log for (topic, _), log in world.cluster.directory.logs.items() if topic == OFFSETS_TOPIC and log.log_end
+        log for (topic, _), log in world.cluster.directory.logs.items() if topic == OFFSETS_TOPIC and log.log_end_offset
     )
     whole = log._segments
     log._segments = [_Unreadable(whole[0])]  # type: ignore[list-item]

@@ -129,11 +129,11 @@ class Story:
         self.world.advance(ms)
 
     def look(self) -> None:
-        for key, place in self.world.cluster.leadership.places.items():
-            seen = (place.epoch, place.leader)
+        for key, state in self.world.cluster.leadership.partition_states.items():
+            seen = (state.leader_epoch, state.leader)
             before = self.epochs.get(key, seen)
-            assert before[0] <= place.epoch, "epochs never fall"
-            assert before == seen or before[0] < place.epoch, "and rise with every new leader"
+            assert before[0] <= state.leader_epoch, "epochs never fall"
+            assert before == seen or before[0] < state.leader_epoch, "and rise with every new leader"
             self.epochs[key] = seen
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -219,5 +219,5 @@ def test_everybody_is_answered_once_and_what_was_acknowledged_outlives_moves_and
     again = Three(left, now_ms=story.world.now_ms + 1)
     story.judge(again)
     for key, (epoch, leader) in story.epochs.items():
-        place = again.cluster.leadership.places[key]
-        assert place.epoch == epoch + (place.leader != leader)
+        state = again.cluster.leadership.partition_states[key]
+        assert state.leader_epoch == epoch + (state.leader != leader)

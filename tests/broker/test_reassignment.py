@@ -87,10 +87,10 @@ def test_what_changes_nothing_is_no_change(world: Three) -> None:
 
 
 def test_of_a_partition_that_is_named_twice_the_last_counts(world: Three) -> None:
-    home = world.leader("t")
-    node = world.other_than(home)
-    assert reassign(world, ("t", 0, [node]), ("t", 0, [home])) == [(NONE, None), (NONE, None)]
-    assert (world.leader("t"), world.epoch("t")) == (home, 0)
+    preferred_leader = world.leader("t")
+    node = world.other_than(preferred_leader)
+    assert reassign(world, ("t", 0, [node]), ("t", 0, [preferred_leader])) == [(NONE, None), (NONE, None)]
+    assert (world.leader("t"), world.epoch("t")) == (preferred_leader, 0)
 
 
 def test_groups_move_with_their_partition_of_the_offsets_topic(world: Three) -> None:
@@ -139,12 +139,12 @@ def test_several_replicas_count_as_the_first_if_the_broker_is_told_so() -> None:
 def test_a_disk_that_refuses_leaves_everything_as_it_was() -> None:
     files = FaultyFiles()
     world = ready(files)
-    home = world.leader("t")
-    node = world.other_than(home)
+    preferred_leader = world.leader("t")
+    node = world.other_than(preferred_leader)
     files.refuses_sync = True
     answers = reassign(world, ("t", 0, [node]), ("t", 1, [world.leader("t", 1)]))
     assert [error for error, _ in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, NONE], "the second had nothing to move"
-    assert (world.leader("t"), world.epoch("t")) == (home, 0)
+    assert (world.leader("t"), world.epoch("t")) == (preferred_leader, 0)
     files.refuses_sync = False
     assert reassign(world, ("t", 0, [node])) == [(NONE, None)]
 
@@ -154,42 +154,42 @@ def test_a_disk_that_refuses_leaves_everything_as_it_was() -> None:
 
 @pytest.fixture
 def without_rebalance() -> Three:
-    """Partition 0 of `t` is led by a stand-in, although its home is up."""
+    """Partition 0 of `t` is not led by its preferred leader, although that is up."""
     world = ready(auto_leader_rebalance_enable=False)
-    home = world.leader("t")
-    world.stop_node(home)
-    world.start_node(home)
+    preferred_leader = world.leader("t")
+    world.stop_node(preferred_leader)
+    world.start_node(preferred_leader)
     return world
 
 
 def test_partitions_come_back_at_once_unless_the_broker_is_told_not_to(without_rebalance: Three) -> None:
     world = ready()
-    home = world.leader("t")
-    world.stop_node(home)
-    world.start_node(home)
-    assert world.leader("t") == home
-    assert without_rebalance.leader("t") != home
+    preferred_leader = world.leader("t")
+    world.stop_node(preferred_leader)
+    world.start_node(preferred_leader)
+    assert world.leader("t") == preferred_leader
+    assert without_rebalance.leader("t") != preferred_leader
 
 
 def test_an_election_gives_a_partition_back_to_its_preferred_node(without_rebalance: Three) -> None:
     world = without_rebalance
-    home = world.cluster.leadership.places["t", 0].home
+    preferred_leader = world.cluster.leadership.partition_states["t", 0].preferred_leader
     assert elect(world, ("t", 0)) == [(NONE, None)]
-    assert (world.leader("t"), world.epoch("t")) == (home, 2)
+    assert (world.leader("t"), world.epoch("t")) == (preferred_leader, 2)
     ((error, _),) = elect(world, ("t", 0))
     assert error is ErrorCode.ELECTION_NOT_NEEDED
 
 
 def test_an_election_of_all_leaders_tells_of_those_that_changed(without_rebalance: Three) -> None:
     world = without_rebalance
-    places = world.cluster.leadership.places
-    away = {key for key, place in places.items() if place.leader != place.home}
+    states = world.cluster.leadership.partition_states
+    away = {key for key, state in states.items() if state.leader != state.preferred_leader}
     assert away
     response = world.client().ask(elect_leaders, elect_leaders.Request(topic_partitions=None))
     told = {(topic.topic, one.partition): one.error for topic in response.results for one in topic.partitions}
     assert told == dict.fromkeys(away, NONE)
     assert {topic.topic for topic in response.results} == set(world.cluster.directory.topics)
-    assert all(place.leader == place.home for place in places.values())
+    assert all(state.leader == state.preferred_leader for state in states.values())
 
 
 def test_an_unclean_election_is_not_needed_while_somebody_leads(without_rebalance: Three) -> None:
@@ -198,8 +198,8 @@ def test_an_unclean_election_is_not_needed_while_somebody_leads(without_rebalanc
 
 
 def test_a_preferred_node_that_is_stopped_cannot_be_elected(world: Three) -> None:
-    home = world.leader("t")
-    world.stop_node(home)
+    preferred_leader = world.leader("t")
+    world.stop_node(preferred_leader)
     leader = world.leader("t")
     topics = [elect_leaders.Topic(topic="t", partitions=[0])]
     response = world.client(leader).ask(elect_leaders, elect_leaders.Request(topic_partitions=topics))

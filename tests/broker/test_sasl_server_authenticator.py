@@ -16,7 +16,7 @@ from coterie.broker.security.sasl_server_authenticator import (
     REQUESTS,
     Action,
     SaslServerAuthenticator,
-    State,
+    SaslState,
 )
 from coterie.broker.security.users import Users, plain_users
 from coterie.errors import ErrorCode
@@ -69,25 +69,25 @@ def authenticate(client: Client, token: bytes = ALICE) -> Any:
     return client.ask(sasl_authenticate, sasl_authenticate.Request(auth_bytes=token), 2)
 
 
-def state_of(client: Client) -> State:
+def state_of(client: Client) -> SaslState:
     assert client.connection.authenticator is not None
     return client.connection.authenticator.state
 
 
 def test_the_table_has_an_action_for_each_request_in_each_state_that_reads_requests() -> None:
     """S2, S3, S4, S5, S6, S7, S8, S9."""
-    reading = set(State) - {State.TOKENS, State.BAD_MECHANISM, State.FAILED}
+    reading = set(SaslState) - {SaslState.TOKENS, SaslState.BAD_MECHANISM, SaslState.FAILED}
     assert set(REQUESTS) == reading
     for actions in REQUESTS.values():
         assert set(actions) == {api_versions.API.key, HANDSHAKE, AUTHENTICATE, OTHER}
     passing = {state for state, actions in REQUESTS.items() if actions[OTHER] is Action.PASS}
-    assert passing == {State.COMPLETE}, "nothing is served before the login"
+    assert passing == {SaslState.COMPLETE}, "nothing is served before the login"
 
 
 def test_a_client_is_somebody_when_the_mechanism_is_complete() -> None:
     """S2, S8 and S35."""
     world, client = secured()
-    assert state_of(client) is State.INITIAL and not client.connection.is_quick
+    assert state_of(client) is SaslState.INITIAL and not client.connection.is_quick
     assert handshake(client).mechanisms == ["PLAIN", "SCRAM-SHA-256"]
     assert client.connection.principal == ANONYMOUS
     answer = authenticate(client)

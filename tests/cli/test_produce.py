@@ -19,7 +19,8 @@ from coterie.cli.app import app
 from coterie.cli.produce import DEFAULTS, InputError, InputRecord, parse_record, read_json, split_lines
 from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, records
-from coterie.settings.client_settings import Address, ProducerSettings
+from coterie.settings.client_settings import Address
+from coterie.settings.producer_settings import ProducerSettings
 
 COMMAND = str(Path(sys.executable).with_name("coterie"))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, until, versions
-from coterie.client.network.connection import Connection
+from coterie.client.network.connection import BrokerConnection
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError, UnsupportedVersionError
 from coterie.protocol.apis import heartbeat, metadata, produce
 from coterie.protocol.frames import response_frame
@@ -34,7 +34,7 @@ def test_requests_go_out_together_and_answers_come_back_in_order(run: Run) -> No
             return held if len(held) == 2 else None
 
         async with Peer(script) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             beats = [connection.send(heartbeat, BEAT, timeout_ms=5_000) for _ in range(2)]
             assert await asyncio.gather(*beats) == [ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION]
             assert not connection.in_flight and not connection.is_closed
@@ -65,7 +65,7 @@ def test_what_is_no_answer_ends_the_connection_and_says_why(
 ) -> None:
     async def story() -> None:
         async with Peer(answer) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             with pytest.raises(ConnectionLostError, match=re.escape(says)) as caught:
                 await connection.send(heartbeat, BEAT, timeout_ms=5_000)
             assert caught.value.retriable and f"127.0.0.1:{peer.port}" in str(caught.value)
@@ -78,7 +78,7 @@ def test_what_is_no_answer_ends_the_connection_and_says_why(
 def test_bytes_that_nobody_asked_for_end_the_connection(run: Run) -> None:
     async def story() -> None:
         async with Peer(lambda asked: [beaten(asked), b"\0\0\0\4abcd"]) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             assert await connection.send(heartbeat, BEAT, timeout_ms=5_000) is ErrorCode.NONE
             await until(lambda: connection.is_closed)
             assert "nothing had been asked" in str(connection.error)
@@ -91,7 +91,7 @@ def test_a_broker_that_never_answers_costs_the_request_and_the_connection(run: R
 
     async def story() -> None:
         async with Peer(lambda _: None) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             first = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=20))
             second = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=60_000))
             with pytest.raises(RequestTimedOutError, match="did not answer Heartbeat within 20 ms") as caught:
@@ -112,7 +112,7 @@ def test_whoever_is_cancelled_leaves_the_connection_in_order(run: Run) -> None:
             return [beaten(each) for each in asked_before] if len(asked_before) == 2 else None
 
         async with Peer(script) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             impatient = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=5_000))
             await until(lambda: bool(asked_before))
             impatient.cancel()
@@ -126,7 +126,7 @@ def test_whoever_is_cancelled_leaves_the_connection_in_order(run: Run) -> None:
 def test_a_request_whose_asker_was_cancelled_still_ends_in_time(run: Run) -> None:
     async def story() -> None:
         async with Peer(lambda _: None) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             impatient = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=20))
             await until(lambda: connection.in_flight == 1)
             impatient.cancel()
@@ -139,7 +139,7 @@ def test_a_request_whose_asker_was_cancelled_still_ends_in_time(run: Run) -> Non
 def test_a_produce_without_acks_has_no_answer(run: Run) -> None:
     async def story() -> None:
         async with Peer(lambda asked: beaten(asked) if asked.key == heartbeat.API.key else None) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             request = produce.Request(transactional_id=None, acks=0, timeout_ms=1, topics=[])
             sent = await connection.send(produce, request, timeout_ms=1, expects_answer=False)
             assert sent is None and not connection.in_flight
@@ -154,7 +154,7 @@ def test_the_highest_version_both_speak_is_taken(run: Run) -> None:
     async def story() -> None:
         ranges = {12: (0, 2), 3: (20, 30), 18: (0, 4)}
         async with Peer(lambda asked: versions(asked, ranges), handshakes=False) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             assert connection.version_of(heartbeat) == 2 and connection.version_of(heartbeat, at_most=1) == 1
             with pytest.raises(UnsupportedVersionError, match="speaks Metadata in versions 20 to 30, we in 0 to 13"):
                 connection.version_of(metadata)
@@ -176,7 +176,7 @@ def test_an_older_broker_says_which_handshake_it_knows(run: Run) -> None:
             return response_frame(asked.correlation_id, body, flexible=False)
 
         async with Peer(script, handshakes=False) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             assert [asked.version for asked in peer.asked] == [4, 2]
             assert connection.version_of(heartbeat) == 4
             await connection.close()
@@ -198,7 +198,7 @@ def test_a_handshake_that_fails_says_why(run: Run, answer: Callable[[Asked], obj
     async def story() -> None:
         async with Peer(answer, handshakes=False) as peer:
             with pytest.raises(KafkaError, match=re.escape(says)):
-                await Connection.open("127.0.0.1", peer.port, peer.settings(**{"request.timeout.ms": 50}))
+                await BrokerConnection.open("127.0.0.1", peer.port, peer.settings(**{"request.timeout.ms": 50}))
 
     run(story())
 
@@ -208,9 +208,9 @@ def test_nobody_listens_or_the_name_is_not_known(run: Run) -> None:
         async with Peer(lambda _: None) as peer:
             port = peer.port
         with pytest.raises(ConnectionLostError, match=f"cannot connect to 127.0.0.1:{port}: connection refused"):
-            await Connection.open("127.0.0.1", port, ClientSettings.of())
+            await BrokerConnection.open("127.0.0.1", port, ClientSettings.of())
         with pytest.raises(ConnectionLostError, match="cannot connect to"):
-            await Connection.open("x" * 70, 9092, ClientSettings.of())
+            await BrokerConnection.open("x" * 70, 9092, ClientSettings.of())
 
     run(story())
 
@@ -219,10 +219,12 @@ def test_a_connection_that_is_not_used_is_closed(run: Run) -> None:
     async def story() -> None:
         async with Peer(beaten) as peer:
             settings = peer.settings(**{"connections.max.idle.ms": 30})
-            connection = await Connection.open("127.0.0.1", peer.port, settings)
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, settings)
             await until(lambda: connection.is_closed)
             assert "without use" in str(connection.error)
-            patient = await Connection.open("127.0.0.1", peer.port, peer.settings(**{"connections.max.idle.ms": -1}))
+            patient = await BrokerConnection.open(
+                "127.0.0.1", peer.port, peer.settings(**{"connections.max.idle.ms": -1})
+            )
             assert not patient.is_closed
             await patient.close()
 
@@ -232,7 +234,7 @@ def test_a_connection_that_is_not_used_is_closed(run: Run) -> None:
 def test_a_value_that_does_not_fit_is_the_callers_mistake_and_harms_nobody(run: Run) -> None:
     async def story() -> None:
         async with Peer(beaten) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             with pytest.raises(ValueError, match="Heartbeat version 4: a value does not fit its field"):
                 await connection.send(heartbeat, Heartbeat(None, "g", "m", None, 2**40), timeout_ms=5_000)
             assert await connection.send(heartbeat, BEAT, timeout_ms=5_000) is ErrorCode.NONE
@@ -246,7 +248,7 @@ def test_an_announced_size_allocates_nothing(run: Run) -> None:
 
     async def story() -> None:
         async with Peer(lambda _: [(200 << 20).to_bytes(4, "big"), bytes(1_000)]) as peer:
-            connection = await Connection.open("127.0.0.1", peer.port, peer.settings())
+            connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
             asked = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=60_000))
             await until(lambda: connection._frames.held == 1_000)
             await connection.close()

@@ -14,7 +14,9 @@ from coterie.client.event_log import LINES, EventLog, NodeDisconnected, NodeReac
 from coterie.client.member import facts
 from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, FencedInstanceError, KafkaError
-from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.client_settings import AdminSettings
+from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 pytestmark = pytest.mark.real_time
 

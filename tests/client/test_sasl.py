@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, until
-from coterie.client.network.connection import Connection
+from coterie.client.network.connection import BrokerConnection
 from coterie.client.network.oauth_tokens import Token, Tokens
 from coterie.client.network.sasl import Authenticator
 from coterie.errors import ErrorCode, KafkaError, SaslAuthenticationError
@@ -62,12 +62,12 @@ def welcome(asked: Asked, lifetime_ms: int = 0, auth_bytes: bytes = b"") -> obje
 
 async def open_connection(
     peer: Peer, given: dict[str, Any], chance: Callable[[], float] = lambda: 0.5, wall_ms: Callable[[], int] = lambda: 0
-) -> Connection:
+) -> BrokerConnection:
     settings = peer.settings(**given)
     credentials = settings.credentials
     assert credentials is not None
     authenticator = Authenticator(settings, credentials, wall_ms, chance)
-    return await Connection.open("127.0.0.1", peer.port, settings, authenticator=authenticator)
+    return await BrokerConnection.open("127.0.0.1", peer.port, settings, authenticator=authenticator)
 
 
 # --- the dialogue -----------------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from coterie.settings.client_settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.client_settings import AdminSettings, ClientSettings
 from coterie.settings.config_def import Password, SettingsError
+from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.settings.producer_settings import ProducerSettings
 from coterie.settings.sasl_credentials import SaslCredentials, TokenEndpoint, UnsecuredToken
 
 SECRET = "s3cr3t-of-alice"

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from client.peers import HANG_UP, Peer, Run
-from coterie.client.network.connection import Connection
+from coterie.client.network.connection import BrokerConnection
 from coterie.client.network.tls import client_context
 from coterie.errors import SslAuthenticationError
 from coterie.settings.client_settings import ClientSettings
@@ -247,7 +247,7 @@ def test_an_alert_of_tls_where_an_answer_was_due_is_recognised(run: Run) -> None
                 with pytest.raises(
                     SslAuthenticationError, match=r"security\.protocol is PLAINTEXT: set it to SSL"
                 ) as raised:
-                    await Connection.open("127.0.0.1", peer.port, peer.settings(**given))
+                    await BrokerConnection.open("127.0.0.1", peer.port, peer.settings(**given))
                 assert not raised.value.retriable
 
     run(story())

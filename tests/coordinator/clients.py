@@ -38,7 +38,7 @@ from coterie.protocol.messages import (
 )
 from coterie.protocol.offsets_topic import read_key
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.stories import StoryWorld
 
 __all__ = ["SUBSCRIPTIONS", "Client", "Clients"]

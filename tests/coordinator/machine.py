@@ -39,7 +39,7 @@ from coterie.protocol.messages import (
     TopicsDeleted,
     TransactionMarker,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 __all__ = ["GroupMachine"]
 

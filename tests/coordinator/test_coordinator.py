@@ -30,7 +30,7 @@ from coterie.protocol.messages import (
     SyncGroup,
     TopicsDeleted,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 JOIN = JoinGroup(1, "g", "", None, "consumer", [Protocol("range", b"")], 10_000, 60_000, "uuid")
 

@@ -2,7 +2,7 @@
 says which defence caught how many, and 'N passed, M failed'.
 
 ONLY="10 11" tries those of these rules, ONLY=sim those that the simulator has to find, each within so many seeds, and
-ONLY=flush those whose words have this one. What noticed a defect the last time is tried first; --anew forgets that,
+ONLY=flush those whose words have this one. What noticed a defect the last time is tried first; --fresh forgets that,
 --keep writes it down.
 """
 
@@ -38,12 +38,12 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="only those of these rules, or that are described by these words")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="so many for each that the simulator has to find")
     parser.add_argument("--jobs", type=int, default=JOBS)
-    parser.add_argument("--anew", action="store_true", help="try everything, as if nothing was known")
+    parser.add_argument("--fresh", action="store_true", help="try everything, as if nothing was known")
     parser.add_argument("--keep", action="store_true", help=f"write to {NOTICED.name} what noticed each")
     given = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if is_wanted(mutant, given.words)]
     noticed: dict[str, str] = json.loads(NOTICED.read_text()) if NOTICED.exists() else {}
-    hints = {} if given.anew else noticed
+    hints = {} if given.fresh else noticed
     defences: Counter[str] = Counter()
     survivors: list[Mutant] = []
     began = monotonic()

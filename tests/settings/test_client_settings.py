@@ -13,15 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
-from coterie.settings.client_settings import (
-    Address,
-    AdminSettings,
-    ClientSettings,
-    ConsumerSettings,
-    ProducerSettings,
-    duration_ms,
-)
+from coterie.settings.client_settings import Address, AdminSettings, ClientSettings
 from coterie.settings.config_def import Number, SettingsError
+from coterie.settings.consumer_settings import ConsumerSettings, duration_ms
+from coterie.settings.producer_settings import ProducerSettings
 
 JAVA: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_name("java_settings.json").read_text())
 OURS: dict[str, type[ClientSettings]] = {

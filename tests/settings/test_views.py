@@ -13,8 +13,10 @@ import coterie
 from coterie.cli.app import app
 from coterie.cli.options import HOST, PORT
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.client_settings import AdminSettings
 from coterie.settings.config_def import Settings, Word
+from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.settings.producer_settings import ProducerSettings
 from coterie.settings.topic_configs import TOPIC_CONFIGS
 
 SOURCE = Path(coterie.__file__).parent

@@ -58,7 +58,7 @@ def test_every_node_may_stop_and_comes_back_and_the_group_does_not_notice() -> N
     stops = (NodeStops(at_ms=60_000 + 20_000 * node, for_ms=5_000, node=node) for node in (1, 2, 3))
     facts = facts_of(plan(*stops))
     loaded = [fact for fact in facts if isinstance(fact, GroupLoaded)]
-    assert len(loaded) == 2, "to a stand-in when its home stops, and home again"
+    assert len(loaded) == 2, "by another node when its preferred leader stops, and by that again"
     assert not any(isinstance(fact, RebalanceStarted) and fact.at_ms > loaded[0].at_ms for fact in facts)
 
 

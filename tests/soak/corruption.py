@@ -421,7 +421,7 @@ def _compare(
         more = [offset for offset in found if offset not in records]
         if gone or more:
             wrong.append(f"{key}: offsets {gone[:3]} are gone or another record, {more[:3]} are new")
-        end = world.cluster.directory.logs[key].log_end
+        end = world.cluster.directory.logs[key].log_end_offset
         if end != max(records) + 1:
             wrong.append(f"{key} ends at {end}, not {max(records) + 1}")
         if lost is None:
@@ -454,7 +454,7 @@ def _read(world: World, key: Partition) -> tuple[Records, ErrorCode]:
     (first,) = client.ask(list_offsets, list_request(topic, -2, partition)).topics[0].partitions
     offset: int = first.offset
     found: Records = {}
-    end = world.cluster.directory.logs[key].log_end
+    end = world.cluster.directory.logs[key].log_end_offset
     while offset < end:
         answer = client.fetch(topic, offset, partition=partition, max_wait_ms=0, partition_max_bytes=1_000)
         if answer.error:

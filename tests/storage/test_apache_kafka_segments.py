@@ -48,7 +48,7 @@ def test_kafkas_segments_are_read(tmp_path: Path, compression: Compression, clea
     topic = compression.name.lower()
     log = PartitionLog.open(copied(topic, tmp_path), f"{topic}-0", CONFIG, THEN, clean=clean)
     assert not log.recovery.cuts and not log.recovery.indexes_rebuilt
-    data = log.read(0, 1_000_000, log.log_end)
+    data = log.read(0, 1_000_000, log.log_end_offset)
     found = list(batches(data))
     assert {header.compression for _, header in found} == {compression} and len(found) == 10
     content = [record for at, header in found for record in records(data, header, at)]
@@ -77,7 +77,7 @@ def test_the_indexes_we_build_are_kafkas_to_the_byte(tmp_path: Path, compression
 def test_the_producer_of_kafkas_snapshot_is_known(tmp_path: Path, clean: bool) -> None:
     """After a clean stop from the snapshot, which has the last batch; after a crash from the log, which has five."""
     log = PartitionLog.open(copied("none", tmp_path), "none-0", CONFIG, THEN, clean=clean)
-    data = bytearray(log.read(0, 1_000_000, log.log_end))
+    data = bytearray(log.read(0, 1_000_000, log.log_end_offset))
     sent = [data[at : at + header.size] for at, header in batches(data)]
     for back in (1,) if clean else range(1, 6):
         again = sent[-back]
@@ -89,7 +89,7 @@ def test_the_producer_of_kafkas_snapshot_is_known(tmp_path: Path, clean: bool) -
 @pytest.mark.parametrize("clean", [True, False])
 def test_kafkas_transactions_are_read(tmp_path: Path, clean: bool) -> None:
     log = PartitionLog.open(copied("transactions", tmp_path), "transactions-0", CONFIG, THEN, clean=clean)
-    assert log.last_stable(log.log_end) == log.log_end == 8 and log.segment_count == 2
+    assert log.last_stable(log.log_end_offset) == log.log_end_offset == 8 and log.segment_count == 2
     markers: list[EndMarker | None] = []
     for offset in range(8):
         data = log.read(offset, 1, 8)
@@ -136,7 +136,7 @@ def test_kafkas_tool_reads_our_segments_indexes_and_snapshots(tmp_path: Path) ->
     log.append(pending, THEN, Origin.COORDINATOR)
     marker = EndMarker(committed=False, coordinator_epoch=6)
     log.append(build_marker(marker, producer_id=78, producer_epoch=1, timestamp=THEN), THEN, Origin.COORDINATOR)
-    end, segments = log.log_end, log.segment_count
+    end, segments = log.log_end_offset, log.segment_count
     log.close()
     assert segments > 1
 
@@ -179,7 +179,7 @@ def test_kafkas_tool_reads_a_compacted_topic(tmp_path: Path) -> None:
             compression=Compression(number % 5),
             producer_id=number // 50,
             producer_epoch=0,
-            base_sequence=log.log_end if number < 50 else log.log_end - 55,
+            base_sequence=log.log_end_offset if number < 50 else log.log_end_offset - 55,
         )
         log.append(sent, THEN)
     log.flush()
@@ -187,7 +187,7 @@ def test_kafkas_tool_reads_a_compacted_topic(tmp_path: Path) -> None:
     log.config = replace(config, segment_bytes=10_000)
     assert compact(files, log, THEN + 1_000) is not None
     assert log.size < before / 2
-    end = log.log_end
+    end = log.log_end_offset
     log.close()
     names = [name for name in files.names("t-0") if name.endswith((".log", "index"))]
     output, complaints = dumped(*(tmp_path / "t-0" / name for name in names))

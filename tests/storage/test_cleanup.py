@@ -119,13 +119,13 @@ def test_a_topic_that_is_not_compacted_and_a_log_out_of_order_are_left_alone() -
 
 
 @pytest.mark.parametrize(
-    ("compacted_to", "log_start", "log_end", "first_dirty"),
+    ("compacted_to", "log_start_offset", "log_end_offset", "first_dirty"),
     [(5, 0, 10, 5), (5, 7, 10, 7), (12, 2, 10, 2), (10, 0, 10, 10), (0, 0, 0, 0)],
 )
 def test_a_checkpoint_that_cannot_be_true_is_not_believed(
-    compacted_to: int, log_start: int, log_end: int, first_dirty: int
+    compacted_to: int, log_start_offset: int, log_end_offset: int, first_dirty: int
 ) -> None:
-    assert first_dirty_offset(compacted_to, log_start, log_end) == first_dirty
+    assert first_dirty_offset(compacted_to, log_start_offset, log_end_offset) == first_dirty
 
 
 # --- our own reason to roll

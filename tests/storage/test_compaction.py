@@ -15,7 +15,7 @@ from coterie.protocol.batch import BatchHeader, Compression, CorruptBatchError, 
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, Origin, PartitionLog
 from coterie.storage.compaction import KEY_BYTES
 from coterie.storage.files import read_file
@@ -37,10 +37,10 @@ def opened(files: Files | None = None, config: LogConfig = CONFIG, **options: An
 def batches_of(log: PartitionLog) -> list[tuple[bytes, BatchHeader]]:
     """Every batch, read as a consumer reads; offsets only rise."""
     found: list[tuple[bytes, BatchHeader]] = []
-    at = log.log_start
-    while at < log.log_end:
-        data = log.read(at, 250, log.log_end)
-        assert data, f"nothing at {at} of {log.log_end}"
+    at = log.log_start_offset
+    while at < log.log_end_offset:
+        data = log.read(at, 250, log.log_end_offset)
+        assert data, f"nothing at {at} of {log.log_end_offset}"
         for position, header in batches(data):
             assert header.base_offset >= at or not found, "offsets rise"
             found.append((data[position : position + header.size], header))
@@ -93,7 +93,9 @@ def test_many_small_segments_become_one_with_the_last_of_each_key(files: Files) 
     assert compacted_to == log._segments[1].base_offset
     assert log.size < before / 3
     assert table_of(log) == {b"k0": b"39", b"k1": b"37", b"k2": b"38"}
-    assert log.read(0, 1_000, log.log_end)[:8] == log.read(20, 1_000, log.log_end)[:8], "a gap is read over"
+    assert log.read(0, 1_000, log.log_end_offset)[:8] == log.read(20, 1_000, log.log_end_offset)[:8], (
+        "a gap is read over"
+    )
     log.close()
     for clean in (True, False):
         again = opened(files, clean=clean)
@@ -109,7 +111,7 @@ def test_a_record_is_found_by_time_after_compaction(files: Files) -> None:
     compact(files, log, NOW)
     left = [record for data, header in batches_of(log) for record in records(data, header)]
     for number in range(30):
-        found = log.offset_for_timestamp(NOW + number, log.log_end)
+        found = log.offset_for_timestamp(NOW + number, log.log_end_offset)
         assert found is not None and found.offset == next(r.offset for r in left if r.timestamp >= NOW + number)
 
 
@@ -206,9 +208,9 @@ def test_retention_takes_compacted_segments_as_others() -> None:
     log.flush()
     compact(files, log, NOW)
     log.config = replace(CONFIG, deletes=True, retention_ms=100)
-    deleted = log.retain(NOW + 101, log.log_end)
+    deleted = log.retain(NOW + 101, log.log_end_offset)
     assert [segment.why for segment in deleted] == ["retention.ms"] * len(deleted)
-    assert log.log_start == log.log_end == 30 and log.segment_count == 1
+    assert log.log_start_offset == log.log_end_offset == 30 and log.segment_count == 1
 
 
 # --- by chance: topics of users
@@ -293,7 +295,10 @@ class Topic:
 
     def check(self) -> None:
         assert table_of(self.log) == table_of(self.whole)
-        assert (self.log.log_end, self.log.last_stable(10**9)) == (self.whole.log_end, self.whole.last_stable(10**9))
+        assert (self.log.log_end_offset, self.log.last_stable(10**9)) == (
+            self.whole.log_end_offset,
+            self.whole.last_stable(10**9),
+        )
         for producer, sequence in self.sequences.items():
             if sequence:
                 assert self.log._producers._by_id[producer].last_sequence == sequence - 1
@@ -367,7 +372,7 @@ class Offsets(Topic):
         self.put(*(OffsetRecord(group, "t", partition, None) for partition in range(3)), GroupRecord(group, None))
 
     def pend(self, group: str, partition: int, producer: int) -> None:
-        value = CommittedOffset(self.log.log_end, commit_timestamp_ms=NOW)
+        value = CommittedOffset(self.log.log_end_offset, commit_timestamp_ms=NOW)
         self.put(OffsetRecord(group, "t", partition, value), producer=producer)
 
     def end(self, committed: bool, producer: int, _: int = 0) -> None:
@@ -378,7 +383,10 @@ class Offsets(Topic):
 
     def check(self) -> None:
         assert groups_of(self.log) == groups_of(self.whole)
-        assert (self.log.log_end, self.log.last_stable(10**9)) == (self.whole.log_end, self.whole.last_stable(10**9))
+        assert (self.log.log_end_offset, self.log.last_stable(10**9)) == (
+            self.whole.log_end_offset,
+            self.whole.last_stable(10**9),
+        )
 
 
 def groups_of(log: PartitionLog) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def test_a_flipped_bit_is_told_at_the_start_or_by_whoever_reads(clean: bool, whi
             assert named == [path]
             continue
         log = directory.logs["orders", 0]
-        assert log.log_end == 30
+        assert log.log_end_offset == 30
         with pytest.raises(RefusedError, match="is damaged") as raised:
             assert read_all(log) == content, "or it says so"
         assert raised.value.code is ErrorCode.CORRUPT_MESSAGE and path in str(raised.value)
@@ -173,7 +173,7 @@ def test_retention_says_so_before_it_deletes() -> None:
             files.delete(path)
     directory.release()
     directory = opened(files)
-    assert directory.logs["orders", 0].log_start == 17
+    assert directory.logs["orders", 0].log_start_offset == 17
     directory.release()
     files.delete(segments(files)[0])
     refused(files)

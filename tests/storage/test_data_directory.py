@@ -167,7 +167,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(files: Files) -> None:
     directory.logs["orders", 0].append(batch(b"old"), NOW)
     paths = delete(directory)
     make(directory.create_topic(StoredTopic("orders", UUID(int=8), 1), NOW))
-    assert directory.logs["orders", 0].log_end == 0 and ("orders", 1) not in directory.logs
+    assert directory.logs["orders", 0].log_end_offset == 0 and ("orders", 1) not in directory.logs
     for path in paths:
         remove_directory(files, path)
     assert [name for name in files.names() if "orders" in name or "delete" in name] == ["orders-0"]
@@ -199,7 +199,7 @@ def test_directories_of_a_deleted_topic_are_set_aside_not_deleted(files: Files) 
     directory = opened(files)
     assert directory.opening.strays == [f"orders-{n}.AAAAAAAAAAAAAAAAAAAABw-stray" for n in (0, 1)]
     make(directory.create_topic(StoredTopic("orders", UUID(int=8), 1), NOW))
-    assert directory.logs["orders", 0].log_end == 0
+    assert directory.logs["orders", 0].log_end_offset == 0
     directory.release()
     assert not opened(files).opening.strays
     assert files.size("orders-0.AAAAAAAAAAAAAAAAAAAABw-stray/00000000000000000000.log") > 0
@@ -305,7 +305,7 @@ def test_a_new_log_start_is_kept(files: Files) -> None:
     log.flush()
     assert make(directory.checkpoints.delete_records(("orders", 0), 3, log.durable_end)) == 3
     directory.release()
-    assert opened(files).logs["orders", 0].log_start == 3
+    assert opened(files).logs["orders", 0].log_start_offset == 3
 
 
 def test_a_power_cut_while_a_topic_is_made_leaves_it_whole_or_not_at_all() -> None:
@@ -362,4 +362,4 @@ def test_a_log_that_cannot_be_closed_leaves_no_marker_of_a_clean_stop() -> None:
         directory.close()
     disk.refuses_sync = False
     again = opened(disk)
-    assert not again.opening.was_clean and again.logs["orders", 0].log_end == 1
+    assert not again.opening.was_clean and again.logs["orders", 0].log_end_offset == 1

@@ -191,7 +191,7 @@ def test_a_segment_gets_its_end_back_though_the_next_one_was_begun() -> None:
     journal(directory)
     while log.segment_count == 1:
         log.append(batch(b"nobody was told"), NOW)
-    begun = log.log_end - 1
+    begun = log.log_end_offset - 1
     directory.release()
     lose_tail(files, log, size)
     again = opened(files).logs["orders", 0]

@@ -43,9 +43,9 @@ class LogAgainstList(RuleBasedStateMachine):
     def reopen(self, *, clean: bool) -> None:
         point = self.durable
         self.log = PartitionLog.open(
-            self.files, "t-0", CONFIG, self.now, log_start=self.start, recovery_point=point, clean=clean
+            self.files, "t-0", CONFIG, self.now, log_start_offset=self.start, recovery_point=point, clean=clean
         )
-        self.durable = self.log.log_end
+        self.durable = self.log.log_end_offset
 
     # --- changes
 
@@ -126,7 +126,7 @@ class LogAgainstList(RuleBasedStateMachine):
             end = data.draw(st.sampled_from(allowed))
             cut(self.log, end, self.now)
             self.cut_to(end)
-            self.durable = self.log.log_end
+            self.durable = self.log.log_end_offset
 
     def cut_to(self, end: int) -> None:
         del self.stored[end:]
@@ -151,7 +151,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert self.log.size == size - sum(each.size for each in deleted)
         # What lies before the log's start goes whatever the size is.
         assert self.log.size >= kept or all(each.why == "before the log start" for each in deleted)
-        self.start = self.log.log_start
+        self.start = self.log.log_start_offset
         if deleted:
             assert self.start >= deleted[-1].next_offset
 
@@ -185,7 +185,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @invariant()
     def ends_agree(self) -> None:
         if hasattr(self, "log"):
-            assert (self.log.log_start, self.log.log_end) == (self.start, len(self.stored))
+            assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, len(self.stored))
             assert self.log.durable_end == self.durable
 
     def teardown(self) -> None:

@@ -15,9 +15,9 @@ from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_
 from coterie.storage import (
     Files,
     LogConfig,
+    LogOffsetOutOfRangeError,
     LogWriteError,
     MemoryFiles,
-    OffsetOutOfRangeError,
     Origin,
     PartitionLog,
     RefusedError,
@@ -33,8 +33,8 @@ def test_batches_get_the_next_offsets_and_the_leaders_epoch(files: Files) -> Non
     log.lead(7)()
     first = log.append(batch(b"a", b"b"), NOW)
     second = log.append(batch(b"c"), NOW)
-    assert (first.base_offset, first.last_offset, second.base_offset, log.log_end) == (0, 1, 2, 3)
-    data = log.read(0, 10_000, log.log_end)
+    assert (first.base_offset, first.last_offset, second.base_offset, log.log_end_offset) == (0, 1, 2, 3)
+    data = log.read(0, 10_000, log.log_end_offset)
     assert values_in(data) == [(0, b"a"), (1, b"b"), (2, b"c")]
     assert [header.leader_epoch for _, header in batches(data)] == [7, 7]
 
@@ -45,7 +45,7 @@ def test_bytes_pass_through_untouched_but_for_offset_and_epoch(files: Files) -> 
     for compression in Compression:
         sent = bytes(build_batch([BatchRecord(b"k", b"v" * 200, NOW)], compression=compression))
         at = log.append(sent, NOW).base_offset
-        stored = log.read(at, 1, log.log_end)
+        stored = log.read(at, 1, log.log_end_offset)
         assert stored[:8] == at.to_bytes(8, "big") and stored[16:] == sent[16:]
 
 
@@ -71,7 +71,7 @@ def test_a_read_in_the_middle_of_a_batch_returns_the_batch(files: Files) -> None
     log = opened(files)
     log.append(batch(b"a", b"b", b"c"), NOW)
     log.append(batch(b"d"), NOW)
-    assert offsets_in(log.read(1, 1, log.log_end)) == [0, 1, 2]
+    assert offsets_in(log.read(1, 1, log.log_end_offset)) == [0, 1, 2]
 
 
 def test_nothing_at_or_beyond_the_limit_is_read(files: Files) -> None:
@@ -94,7 +94,7 @@ def test_offsets_outside_of_the_log_are_refused(files: Files) -> None:
     fill(log, 3)
     assert log.read(3, 100, 3) == b""
     for offset in (-1, 4):
-        with pytest.raises(OffsetOutOfRangeError, match="from 0 to before 3"):
+        with pytest.raises(LogOffsetOutOfRangeError, match="from 0 to before 3"):
             log.read(offset, 100, 3)
 
 
@@ -139,11 +139,11 @@ def test_who_follows_a_log_finds_the_next_batch_without_those_before(
 
 
 def refusal(log: PartitionLog, data: bytes | bytearray, now_ms: int = NOW) -> ErrorCode:
-    before = (log.log_end, log.size)
+    before = (log.log_end_offset, log.size)
     try:
         log.append(data, now_ms)
     except (RefusedError, BatchError) as error:
-        assert (log.log_end, log.size) == before, "refused means untouched"
+        assert (log.log_end_offset, log.size) == before, "refused means untouched"
         return error.code
     pytest.fail("it was taken")
 
@@ -223,7 +223,7 @@ def test_what_is_our_own_is_refused_where_anything_would_be(files: Files) -> Non
     log = PartitionLog.open(files, "t-0", replace(SMALL, max_message_bytes=200), NOW)
     with pytest.raises(RefusedError, match=r"a batch of \d+ bytes; max.message.bytes allows 200") as refused:
         log.append_own([(b"k", bytes(200))], NOW)
-    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE and log.log_end == 0
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE and log.log_end_offset == 0
     log.append_own([(b"k", b"v")], NOW)
     log.cut_back(0)
     with pytest.raises(LogWriteError, match="still to be cut back to offset 0"):
@@ -233,7 +233,7 @@ def test_what_is_our_own_is_refused_where_anything_would_be(files: Files) -> Non
 def test_append_time_is_the_brokers(files: Files) -> None:
     log = opened(files, replace(SMALL, message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert log.append(batch(b"a", timestamps=[5]), NOW + 7).append_time_ms == NOW + 7
-    found = log.offset_for_timestamp(NOW, log.log_end)
+    found = log.offset_for_timestamp(NOW, log.log_end_offset)
     assert found is not None and (found.offset, found.timestamp) == (0, NOW + 7)
     pretending = build_batch([BatchRecord(b"k", b"v", 5)])
     pretending[22] |= 0x08
@@ -261,10 +261,10 @@ def test_an_offset_is_found_by_time(files: Files) -> None:
         log.append(batch(b"a", b"b", timestamps=[start, start + 5]), NOW)
     assert log.segment_count > 3
     for timestamp in range(600):
-        found = log.offset_for_timestamp(timestamp, log.log_end)
+        found = log.offset_for_timestamp(timestamp, log.log_end_offset)
         expected = -(-timestamp // 5)
-        assert found is None if expected >= log.log_end else found and found.offset == expected
-    assert log.offset_for_timestamp(600, log.log_end) is None
+        assert found is None if expected >= log.log_end_offset else found and found.offset == expected
+    assert log.offset_for_timestamp(600, log.log_end_offset) is None
     assert log.offset_for_timestamp(300, 60) is None
 
 
@@ -274,10 +274,10 @@ def test_times_that_go_back_are_searched_from_the_front(files: Files) -> None:
     for time in times:
         log.append(batch(bytes(100), timestamps=[time]), NOW)
     for timestamp in range(71):
-        found = log.offset_for_timestamp(timestamp, log.log_end)
+        found = log.offset_for_timestamp(timestamp, log.log_end_offset)
         assert found is not None
         assert found.offset == next(offset for offset, time in enumerate(times) if time >= timestamp)
-    latest = log.offset_of_latest_timestamp(log.log_end)
+    latest = log.offset_of_latest_timestamp(log.log_end_offset)
     assert latest is not None and (latest.offset, latest.timestamp) == (2, 70)
 
 
@@ -344,7 +344,7 @@ def test_a_repeated_batch_is_answered_with_its_first_offset_and_stored_once(file
     first = log.append(batch(b"a", b"b", producer=(1, 0, 0)), NOW)
     again = log.append(batch(b"a", b"b", producer=(1, 0, 0)), NOW)
     assert (again.base_offset, again.last_offset, again.is_duplicate) == (1, 2, True)
-    assert not first.is_duplicate and log.log_end == 3
+    assert not first.is_duplicate and log.log_end_offset == 3
     assert refusal(log, batch(b"c", producer=(1, 0, 5))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refusal(log, batch(b"c", producer=(1, 0, 1))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -377,10 +377,10 @@ def test_a_coordinators_transaction_is_read_back_as_written(files: Files) -> Non
     pending = build_batch([BatchRecord(b"k", b"v", NOW)], producer_id=5, producer_epoch=2, is_transactional=True)
     log.append(pending, NOW, Origin.COORDINATOR)
     log.append(batch(b"other"), NOW)
-    assert (log.last_stable(log.log_end), log.last_stable(0)) == (0, 0)
+    assert (log.last_stable(log.log_end_offset), log.last_stable(0)) == (0, 0)
     marker = build_marker(EndMarker(committed=True), producer_id=5, producer_epoch=2, timestamp=NOW)
     log.append(marker, NOW, Origin.COORDINATOR)
-    assert log.last_stable(log.log_end) == 3
+    assert log.last_stable(log.log_end_offset) == 3
     data = log.read(0, 10_000, 3)
     found = list(batches(data))
     assert [(header.producer_id, header.is_transactional, header.is_control) for _, header in found] == [
@@ -400,7 +400,7 @@ def test_an_open_transaction_is_open_after_opening_again(files: Files) -> None:
     for clean in (True, False):
         log.close() if clean else log.release()
         log = PartitionLog.open(files, "t-0", SMALL, NOW, clean=clean)
-        assert log.last_stable(log.log_end) == 5
+        assert log.last_stable(log.log_end_offset) == 5
 
 
 def test_a_coordinator_may_write_several_batches_at_once(files: Files) -> None:

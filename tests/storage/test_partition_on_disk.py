@@ -22,13 +22,13 @@ from logs import NOW, FaultyFiles, batch, fill, opened, read_all
 def test_what_is_appended_is_durable_only_after_a_flush(files: Files) -> None:
     log = opened(files)
     fill(log, 3)
-    assert (log.log_end, log.durable_end) == (3, 0)
+    assert (log.log_end_offset, log.durable_end) == (3, 0)
     target = log.flush_target()
     assert target is not None
     fill(log, 2)
     target.run()
     log.flushed(target)
-    assert (log.log_end, log.durable_end) == (5, 3)
+    assert (log.log_end_offset, log.durable_end) == (5, 3)
     log.flush()
     assert log.durable_end == 5 and log.flush_target() is None
 
@@ -97,7 +97,7 @@ def test_a_segment_that_is_dropped_before_it_is_sealed_leaves_the_producers_it_k
     target.run()
     log.flushed(target)
     log.close()
-    again = opened(disk, log_start=30, clean=True)
+    again = opened(disk, log_start_offset=30, clean=True)
     assert again.append(batch(bytes(40), producer=(1, 0, 29)), NOW).is_duplicate
 
 
@@ -121,7 +121,7 @@ def test_after_a_failed_flush_the_log_ends_where_it_is_durable() -> None:
     repairing = log.repair(NOW)
     repairing.run()
     repairing.done()
-    assert (log.log_end, log.durable_end) == (1, 1) and read_all(log) == [(0, b"a")]
+    assert (log.log_end_offset, log.durable_end) == (1, 1) and read_all(log) == [(0, b"a")]
     again = log.append(batch(b"b", producer=(1, 0, 1)), NOW)
     assert (again.base_offset, again.is_duplicate) == (1, False)
 
@@ -139,7 +139,7 @@ def test_after_a_flush_that_failed_nothing_more_is_called_durable() -> None:
     disk.refuses_sync = False
     fill(log, 1)
     log.flush()
-    assert (log.durable_end, log.log_end) == (1, 3)
+    assert (log.durable_end, log.log_end_offset) == (1, 3)
     log.release()
     assert opened(disk).durable_end == 3
 
@@ -192,7 +192,7 @@ def test_a_roll_on_a_full_disk_can_be_tried_again(room: int) -> None:
     disk.room = None
     fill(log, 8)
     assert failures
-    assert [offset for offset, _ in read_all(log)] == list(range(log.log_end))
+    assert [offset for offset, _ in read_all(log)] == list(range(log.log_end_offset))
     log.release()
     again = opened(disk)
-    assert [offset for offset, _ in read_all(again)] == list(range(log.log_end)) and not again.recovery.cuts
+    assert [offset for offset, _ in read_all(again)] == list(range(log.log_end_offset)) and not again.recovery.cuts

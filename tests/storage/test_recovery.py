@@ -36,7 +36,7 @@ def opened(files: Files, config: LogConfig = SMALL, **how: int) -> PartitionLog:
         "t-0",
         config,
         NOW,
-        log_start=how.get("log_start", 0),
+        log_start_offset=how.get("log_start_offset", 0),
         recovery_point=how.get("recovery_point", 0),
         clean=bool(how.get("clean")),
     )
@@ -116,7 +116,7 @@ def test_what_was_cut_leaves_the_producer_where_it_was(files: Files) -> None:
 def test_an_empty_log_opens_empty(files: Files) -> None:
     opened(files).release()
     log = opened(files)
-    assert (log.log_end, log.durable_end, log.segment_count) == (0, 0, 1) and not log.recovery.cuts
+    assert (log.log_end_offset, log.durable_end, log.segment_count) == (0, 0, 1) and not log.recovery.cuts
 
 
 def test_what_is_recovered_is_durable(files: Files) -> None:
@@ -162,7 +162,7 @@ def test_a_closed_segment_that_is_damaged_is_named_and_nothing_is_cut(files: Fil
     for name in files.names("t-0"):
         if name.endswith(".log"):
             files.delete(f"t-0/{name}")
-    assert opened(files).log_end == 0
+    assert opened(files).log_end_offset == 0
 
 
 def test_segments_behind_a_tear_are_set_aside(files: Files) -> None:
@@ -171,10 +171,10 @@ def test_segments_behind_a_tear_are_set_aside(files: Files) -> None:
     truncated(files, FIRST, size - 1)
     log = opened(files)
     assert log.segment_count == 1
-    assert read_all(log) == content[: log.log_end] and 0 < log.log_end < 30
+    assert read_all(log) == content[: log.log_end_offset] and 0 < log.log_end_offset < 30
     assert len(log.recovery.cuts) > 2
     kept = [values_in(files.open(cut.kept_as).pread(10_000, 0)) for cut in log.recovery.cuts[1:] if cut.kept_as]
-    assert [item for part in kept for item in part] == content[log.log_end + 1 :]
+    assert [item for part in kept for item in part] == content[log.log_end_offset + 1 :]
     assert {name[:20] for name in files.names("t-0") if name.endswith(("index", ".snapshot"))} == {"0" * 20}
 
 
@@ -184,7 +184,7 @@ def test_a_batch_that_goes_back_in_offsets_ends_the_log(files: Files) -> None:
     file.append(file.pread(file.size // 2, 0))
     file.close()
     log = opened(files)
-    assert log.log_end == 2 and "offset 0" in log.recovery.cuts[0].why
+    assert log.log_end_offset == 2 and "offset 0" in log.recovery.cuts[0].why
 
 
 # --- how much is read -------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_after_a_clean_stop_no_segment_but_the_end_is_checked(files: Files) -> N
     log.append(batch(b"more"), NOW)
     log.close()
     log = opened(files, clean=1)
-    assert log.log_end == 41 and log.recovery.batches_checked == 0
+    assert log.log_end_offset == 41 and log.recovery.batches_checked == 0
     log.close()
 
 
@@ -217,7 +217,7 @@ def test_a_marker_of_a_clean_stop_that_lies_does_no_harm(files: Files) -> None:
     written(files, 3, LogConfig())
     truncated(files, FIRST, files.size(FIRST) - 1)
     log = opened(files, LogConfig(), clean=1)
-    assert log.log_end == 2 and len(log.recovery.cuts) == 1
+    assert log.log_end_offset == 2 and len(log.recovery.cuts) == 1
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -236,7 +236,7 @@ def test_damage_in_front_of_the_recovery_point_is_not_looked_for(files: Files) -
     written(files, 40)
     overwrite(files, FIRST, 70, b"damage")
     log = opened(files, recovery_point=39)
-    assert log.log_end == 40 and not log.recovery.cuts
+    assert log.log_end_offset == 40 and not log.recovery.cuts
 
 
 # --- indexes ----------------------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_what_the_snapshot_knows_is_not_counted_twice(files: Files) -> None:
     log.close()
     assert len([name for name in files.names("t-0") if name.endswith(".log")]) == 1
     files.delete("t-0/leader-epoch-checkpoint")
-    log = opened(files, log_start=38, clean=1)
+    log = opened(files, log_start_offset=38, clean=1)
     for sequence in range(35, 40):
         assert log.append(batch(bytes(50), producer=(1, 0, sequence)), NOW).base_offset == sequence
 
@@ -369,22 +369,22 @@ def test_producers_that_have_expired_are_not_restored(files: Files) -> None:
 def test_a_log_start_beyond_the_end_is_refused_and_nothing_is_erased(files: Files) -> None:
     content = written(files, 5)
     with pytest.raises(DamageError, match="starts at offset 100, and the log ends at 5"):
-        opened(files, log_start=100)
+        opened(files, log_start_offset=100)
     assert read_all(opened(files)) == content
 
 
 def test_records_that_were_deleted_and_never_durable_leave_a_log_that_starts_where_it_should(files: Files) -> None:
     """The start has a checksum then, and nothing that was durable is missing."""
     written(files, 5)
-    log = PartitionLog.open(files, "t-0", SMALL, NOW, log_start=100, known=LogState(start=0, end=5))
-    assert (log.log_start, log.log_end, log.segment_count) == (100, 100, 1)
+    log = PartitionLog.open(files, "t-0", SMALL, NOW, log_start_offset=100, known=LogState(start=0, end=5))
+    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (100, 100, 1)
     assert log.append(batch(b"a"), NOW).base_offset == 100
 
 
 def test_a_log_start_within_the_log_hides_what_is_before(files: Files) -> None:
     written(files, 30)
-    log = opened(files, log_start=17)
-    assert log.log_start == 17 and [offset for offset, _ in read_all(log)] == list(range(17, 30))
+    log = opened(files, log_start_offset=17)
+    assert log.log_start_offset == 17 and [offset for offset, _ in read_all(log)] == list(range(17, 30))
     found = log.offset_for_timestamp(0, 30)
     assert found is not None and found.offset == 17
 
@@ -394,12 +394,12 @@ def test_truncating_goes_back_to_a_batch(files: Files) -> None:
     for start in range(0, 60, 2):
         log.append(batch(bytes(40), bytes(40), producer=(1, 0, start)), NOW)
     cut(log, 60, NOW)
-    assert log.log_end == 60
+    assert log.log_end_offset == 60
     cut(log, 31, NOW)
-    assert log.log_end == 30
+    assert log.log_end_offset == 30
     assert log.append(batch(b"x", producer=(1, 0, 30)), NOW).base_offset == 30
     cut(log, 0, NOW)
-    assert (log.log_end, log.segment_count, log.producer_count) == (0, 1, 0)
+    assert (log.log_end_offset, log.segment_count, log.producer_count) == (0, 1, 0)
 
 
 def test_settings_may_change_between_openings(files: Files) -> None:

@@ -102,7 +102,7 @@ def test_what_is_whole_is_saved_and_what_is_lost_is_said(
     for _ in range(2):
         data = opened(files)
         log_again = data.logs["orders", 0]
-        assert log_again.log_end == 30, "no offset is given away again"
+        assert log_again.log_end_offset == 30, "no offset is given away again"
         assert read_all(log_again) == [item for item in content if not first <= item[0] < after]
         data.close()
     data = opened(files)
@@ -118,7 +118,7 @@ def test_a_wrong_base_offset_in_a_compacted_log_is_damage(at: int, which: int) -
     first, after = bit(which, at)(files)
     (log,) = repaired(files).damaged_logs
     assert log.lost == [(first, after)]
-    assert opened(files).logs["orders", 0].log_end == 30
+    assert opened(files).logs["orders", 0].log_end_offset == 30
 
 
 def test_an_interrupted_repair_is_begun_again() -> None:

@@ -33,10 +33,10 @@ def filled(files: Files, count: int = 30) -> PartitionLog:
 
 def content(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
     found = []
-    at = log.log_start
-    while at < log.log_end:
-        data = log.read(at, 200, log.log_end)
-        assert data, f"nothing at {at} of {log.log_end}"
+    at = log.log_start_offset
+    while at < log.log_end_offset:
+        data = log.read(at, 200, log.log_end_offset)
+        assert data, f"nothing at {at} of {log.log_end_offset}"
         for position, header in batches(data):
             assert header.next_offset > at, "offsets rise"
             found += [(record.offset, record.key, record.value) for record in records(data, header, position)]
@@ -90,7 +90,7 @@ def test_whenever_the_machine_dies_nothing_is_lost(luck: str, clean: bool) -> No
     for steps, files in power_cuts():
         after = files.crash(SHARES[luck], in_order="last" not in luck)
         log = PartitionLog.open(after, "t-0", CONFIG, NOW, clean=clean)
-        assert last_of_each(log) == expected and log.log_end == 30, f"after {steps} steps"
+        assert last_of_each(log) == expected and log.log_end_offset == 30, f"after {steps} steps"
         assert not log.recovery.cuts
         assert endings(after) <= {"log", "index", "timeindex", "snapshot", "leader-epoch-checkpoint"}
         sizes.add(len(content(log)))
@@ -119,7 +119,7 @@ def test_a_machine_may_die_while_it_recovers(steps: int, again: int, data: st.Da
             log = PartitionLog.open(files, "t-0", CONFIG, NOW)
         except PowerCut:
             continue
-        assert last_of_each(log) == expected and log.log_end == 30
+        assert last_of_each(log) == expected and log.log_end_offset == 30
         log.release()
 
 

@@ -143,7 +143,7 @@ def _owned(name: str, raw: Any) -> Owned:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How good an assignment is."""
+    """The quality of an assignment."""
 
     lightest: int
     heaviest: int

@@ -22,7 +22,7 @@ class Claim:
     owned: Owned
     generation: int
     natural: bool = False
-    """Whether it is known that no id is negative."""
+    """True if it is known that no id is negative."""
 
 
 class Claims:

@@ -14,7 +14,7 @@ from coterie.assignors.java_order import by_id
 from coterie.assignors.model import Assignment, Assignor, Member, Topic
 
 SLACK = 0.1
-"""How much more than the average a member may have to read and keep all it has."""
+"""The share by which a member's lag may exceed the average while it keeps all its partitions."""
 
 
 class LagAware(Assignor):

@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 
 ONE = ord("1")
 _SPARSE = 12
-"""If fewer than one bit in this many is set, picking them one by one is faster than reading all."""
+"""Set bits are picked one by one if fewer than one in this many is set: it is faster then."""
 _MOVE_WITH_RACKS = 1 << 24
 _NOBODY = -1
 

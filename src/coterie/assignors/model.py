@@ -30,7 +30,7 @@ class Topic:
     racks: Sequence[Collection[str]] | None = None
     """The racks of each partition's replicas; None if the cluster does not say."""
     lag: Sequence[int | None] | None = None
-    """How many records of each partition the group has not read; None for one without a committed offset.
+    """The lag of each partition for the group; None for one without a committed offset.
 
     Only the broker knows it, and only tells it to an assignor with `uses_lag`.
     """
@@ -76,7 +76,7 @@ class Assignor:
     cooperative: bool = False
     """Members keep what they own while they join, and `assign` withholds what must first be given up (KIP-429)."""
     uses_lag: bool = False
-    """Whether `assign` wants `Topic.lag`, in the broker."""
+    """True if `assign` wants `Topic.lag`, in the broker."""
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """Return which member gets which partitions; called by the leader of the group."""

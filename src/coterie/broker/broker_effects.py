@@ -61,21 +61,21 @@ class Close:
 
 @dataclass(slots=True)
 class Authenticated:
-    """The connection's client has proved who it is: it counts as one of ours, and may send large requests."""
+    """The connection's client is authenticated: it counts as authenticated now, and may send large requests."""
 
     connection: Connection
 
 
 @dataclass(slots=True)
 class Ready:
-    """The connection's request is answered, and another waits: `Node.go_on` looks at it, after the answer is sent."""
+    """The connection's request is answered, and another waits. `BrokerNode.go_on` handles it after the answer."""
 
     connection: Connection
 
 
 @dataclass(slots=True)
 class FlushEnded:
-    """How the flush of each log ended; None is well."""
+    """The flush has ended. `results` has the error of each log, or None."""
 
     results: list[tuple[PartitionLog, FlushTarget | JournalTarget, Exception | None]] = field(default_factory=list)
     journal_is_empty: bool = False
@@ -90,14 +90,14 @@ class Flush:
     then: FlushEnded
     journal: Journal | None = None
     small: list[tuple[PartitionLog, JournalTarget]] = field(default_factory=list)
-    """What is written to the journal, all at once."""
+    """The logs whose batches are written to the journal, all at once."""
     empties_journal: bool = False
-    """When all of `targets` are synced, nothing in the journal is needed any more."""
+    """The journal is emptied when all of `targets` are synced."""
     ends: DurableEnds | None = None
     """The file that records how far each log is durable."""
 
     def run(self) -> FlushEnded:
-        """On any thread. A log that fails does not keep the others from being made durable."""
+        """Make the logs durable, on any thread. If one log fails, the others are made durable all the same."""
         results = self.then.results
         if self.small:
             error = self._write_journal()
@@ -131,7 +131,7 @@ def _failure_of(work: Callable[[], None]) -> Exception | None:
 
 @dataclass(slots=True)
 class WorkEnded:
-    """How it ended; None is well."""
+    """The change has ended; `error` is None if it succeeded."""
 
     error: Exception | None = None
 
@@ -164,7 +164,7 @@ class Work:
 
 @dataclass(slots=True)
 class BackgroundTaskEnded:
-    """How it ended; None is well."""
+    """The task has ended; `error` is None if it succeeded."""
 
     error: Exception | None = None
 
@@ -179,7 +179,7 @@ class BackgroundTask:
     """Cleared when the result is not needed any more."""
 
     def run(self, rest: Callable[[], None]) -> BackgroundTaskEnded:
-        """On any thread; `rest` is called between steps."""
+        """Do all steps, and call `rest` between them; any thread may call this."""
         try:
             for _ in self.steps:
                 if not self.is_wanted:
@@ -198,12 +198,12 @@ class Computation:
 
     run: Callable[[], Any]
     timeout_ms: int
-    """Nobody waits for the result any longer than this."""
+    """The result is dropped if it comes later than this."""
 
 
 @dataclass(slots=True)
 class DeleteFiles:
-    """Free the space of files that nobody needs any more, away from the loop; it has no result."""
+    """Delete files that are not needed any more, away from the loop; there is no result."""
 
     what: str
     work: Callable[[], None]
@@ -223,7 +223,7 @@ class Starting:
 
 @dataclass(slots=True)
 class Stopping:
-    """Answer everybody who waits: groups look for another coordinator, fetches get what there is."""
+    """Answer all waiting requests: groups look for another coordinator, fetches get the records that there are."""
 
 
 @dataclass(slots=True)

@@ -69,13 +69,13 @@ class LeadersChanged(Fact):
 
     why: str
     partitions: int
-    """How many partitions have another leader."""
+    """The number of partitions that have another leader."""
     nodes_up: list[int]
 
 
 @dataclass(slots=True)
 class FactsLeftOut(Fact):
-    """There were too many facts of a kind within a second: how many were left out, and the last of them."""
+    """Facts of one kind were left out of the log, because there were too many within a second."""
 
     kind: str
     count: int

@@ -1,6 +1,6 @@
 """Connections, their requests and the responses to them, as the node knows them.
 
-A connection has one request under way at a time: what stands behind it is not looked at until it is answered (C6).
+A connection has one request under way at a time; the requests behind it wait until it is answered (C6).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Handler = Callable[["Call", bytes, int, int], Effects]
 """Handles the requests of one API. It takes the call, the frame, where its body begins, and the time."""
 
 WAITING_BYTES = 1 << 20
-"""If more bytes of requests stand behind the one under way, or too many requests, reading stops for a while."""
+"""The broker stops reading from a client whose waiting requests have more bytes than this, or are too many."""
 
 
 class Connection:
@@ -58,7 +58,7 @@ class Connection:
         self.authenticator: SaslServerAuthenticator | None = None
         """Sees every request before it is answered; None on a listener without SASL."""
         self.is_quick = True
-        """Whether a heartbeat may skip the node: not before authentication, nor if the session can end."""
+        """True if a heartbeat may skip the node. It may not before authentication, or if the session can expire."""
         self.call: Call | None = None
         """The request under way."""
         self.waiting: deque[bytes] = deque()
@@ -142,7 +142,7 @@ class Gather:
         return finish(self.answers, now_ms)
 
     def let_go(self) -> None:
-        """No answer is awaited any more. What finishes knows the requests, and they know us: until a collection."""
+        """Drop the callback when no answer is awaited any more: it would keep a reference cycle alive."""
         self.finish = _nothing
 
 
@@ -156,7 +156,7 @@ def close(connection: Connection, why: str) -> Effects:
 
 
 class Responses:
-    """Turns answers into frames, and lets the connection go on with its next request."""
+    """Turns answers into frames, and lets the connection handle its next request."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter

@@ -58,8 +58,8 @@ from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, Re
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.maintenance.scram_credentials import ScramCredentials
 from coterie.broker.metadata_cache import MetadataCache, is_internal
-from coterie.broker.node import Node
-from coterie.broker.placement import NOBODY, Partition
+from coterie.broker.node import BrokerNode
+from coterie.broker.placement import NO_LEADER, Partition
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.acl_store import AclStore
 from coterie.broker.security.auth_helper import AuthHelper
@@ -124,7 +124,7 @@ class Cluster:
         self.wall = WallClock() if wall is None else wall
         self.data_path = "memory"
         self.gathers_writes = False
-        """Flushes begin with `FlushDue`, not with the event that wants one."""
+        """If True, a flush begins with `FlushDue`, not with the event that needs it."""
         self._fresh_id = fresh_id
         self.users = Users({}, lambda: fresh_id().bytes) if users is None else users
         self._sasl_listeners: dict[str, SaslListener] = {}
@@ -226,7 +226,7 @@ class Cluster:
         self._group_configs = GroupConfigs(files)
         self.nodes = {number: self._node(replace(settings, node_id=number)) for number in numbers}
 
-    def _node(self, settings: BrokerSettings) -> Node:
+    def _node(self, settings: BrokerSettings) -> BrokerNode:
         replicas = ReplicaManager(self.leadership.led[settings.node_id], self.directory, self.flusher)
         groups = GroupService(
             GroupCoordinator(
@@ -244,7 +244,7 @@ class Cluster:
             self._assignors,
         )
         handlers = self._handlers(settings, replicas, groups)
-        return Node(
+        return BrokerNode(
             settings, groups, replicas, self.fetches, self.reporter, handlers, self._authenticator_for, self.after
         )
 
@@ -354,7 +354,7 @@ class Cluster:
         return effects
 
     def mistaken(self, doing: str, now_ms: int) -> Effects:
-        """Report the exception that an event has ended in, which is being handled, and go on."""
+        """Report the exception that is being handled, and continue."""
         return self.after([self.reporter.mistake(doing, now_ms)], now_ms)
 
     def _logs_grown(self, now_ms: int) -> Effects:
@@ -415,7 +415,7 @@ class Cluster:
         group_id = getattr(event, "group_id", None)
         partition = event.partition if group_id is None else self.partition_of(group_id)
         leader = self.leadership.leader_of((OFFSETS_TOPIC, partition))
-        return [] if leader == NOBODY else self.nodes[leader].groups.ask(event, now_ms)
+        return [] if leader == NO_LEADER else self.nodes[leader].groups.ask(event, now_ms)
 
     # --- nodes stop and start -----------------------------------------------------------------------------------------
 
@@ -440,9 +440,9 @@ class Cluster:
         effects: Effects = []
         topic, number = key
         if topic == OFFSETS_TOPIC:
-            if was != NOBODY:
+            if was != NO_LEADER:
                 effects += self.nodes[was].groups.lose(number, now_ms)
-            if leader != NOBODY:
+            if leader != NO_LEADER:
                 self.nodes[leader].groups.gain(number, log)
         return [*effects, *self.fetches.look_again(log, now_ms)]
 
@@ -452,5 +452,5 @@ class Cluster:
 
 
 def _cluster_id(fresh: UUID) -> str:
-    """As Kafka writes one: 22 characters of base64."""
+    """Return a cluster id as Kafka writes it: 22 characters of base64."""
     return urlsafe_b64encode(fresh.bytes).decode().rstrip("=")

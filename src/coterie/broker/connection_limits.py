@@ -1,8 +1,8 @@
-"""Who may connect, and how much all connections together may make us hold: so that nobody can be crowded out.
+"""The limits on connections: how many there may be, and how many bytes the broker holds for all of them together.
 
-What is held for a connection is the frame that is still arriving, the requests that wait behind another, and answers
-its client does not take. Each of them is bounded for one connection; this bounds the sum. The connection
-that has made us hold something for the longest time is closed first: a client that means well is done in a moment.
+The broker holds the frame that is still arriving, the requests that wait behind another, and the answers that the
+client does not read. Each is bounded for one connection; this module bounds the sum. The connection for which the
+broker has held something for the longest time is closed first: an ordinary client is done in a moment.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from coterie.settings.broker_settings import BrokerSettings
 __all__ = ["ConnectionLimits", "files_of_logs", "silence_of"]
 
 SPARE_FILES = 64
-"""Beside connections and logs: sealed segments that are read, files that are rewritten, standard streams."""
+"""File descriptors for anything but connections and logs: sealed segments that are read, files that are rewritten."""
 MUCH = 16 << 20
 """After so many bytes were held, the system gets back what the process does not need any more."""
 LITTLE = 64 * 1024
-"""Who holds less is sent away only if nobody holds more: it would not help."""
+"""A connection that holds less is closed only if none holds more: it would not help."""
 ROOM = 16
-"""When there is too much, a sixteenth of all is freed: not one connection for every one that comes."""
+"""If too much is held, a sixteenth of all is freed at once, so that not every new connection closes another one."""
 SHARE = 8
-"""A fetch is answered with an eighth of what is left, so that there is always some left."""
+"""A fetch gets at most an eighth of the memory that is left, so that some is always left."""
 
 
 def files_of_logs(allowed_files: int) -> int:
-    """How many files the logs may have open, of as many as the system allows: connections need the others."""
+    """Return how many files the logs may have open. Connections need the rest of `allowed_files`."""
     return max(allowed_files // 2, 16)
 
 
 def silence_of(connection: Connection, silent_ms: int, arriving_ms: int, idle_ms: int) -> str | None:
-    """Who has said nothing for too long, and waits for nothing, is probably not there; nor who never finishes."""
+    """Return why a connection is closed as idle, or as too slow to send its request; None if it stays."""
     if connection.call is None and silent_ms > idle_ms:
         return f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)"
     if arriving_ms > idle_ms:
@@ -49,7 +49,7 @@ class ConnectionLimits:
         held_by: Callable[[Connection], int],
         drop: Callable[[Connection, str], None],
     ) -> None:
-        """`allowed_files`: how many the system lets us open. `held_by`: the bytes of a connection, as of now."""
+        """`allowed_files`: how many files the process may open. `held_by`: returns the bytes held for a connection."""
         self._settings = settings
         self._allowed_files = allowed_files
         self._held_by = held_by
@@ -67,7 +67,7 @@ class ConnectionLimits:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def refusal_of(self, host: str, logs: int) -> str | None:
-        """Why nobody can connect from there; None if they can. `logs` have files open as well, as many as they may."""
+        """Return why this host cannot connect now; None if it can. `logs` is their number: they have open files too."""
         settings = self._settings
         logs = min(logs, files_of_logs(self._allowed_files))
         if self._count >= settings.max_connections:
@@ -87,7 +87,7 @@ class ConnectionLimits:
         self._hosts[connection.host] += 1
 
     def went(self, connection: Connection) -> None:
-        """One that had come."""
+        """Forget a connection that has closed."""
         self._unauthenticated.pop(connection, None)
         self._count -= 1
         self._hosts[connection.host] -= 1
@@ -98,7 +98,7 @@ class ConnectionLimits:
     # --- authentication -----------------------------------------------------------------------------------------------
 
     def must_authenticate(self, connection: Connection, now_ms: int) -> None:
-        """One that came must say who its client is. If too many have not, the one that has taken longest goes."""
+        """Count a connection that must authenticate. If there are too many of them, close the oldest."""
         self._unauthenticated[connection] = now_ms
         most = self._settings.coterie_max_unauthenticated_connections
         if len(self._unauthenticated) > most:
@@ -114,13 +114,13 @@ class ConnectionLimits:
         self._unauthenticated.pop(connection, None)
 
     def unauthenticated_since(self, at_ms: int) -> list[Connection]:
-        """Return those that have not authenticated, and came before a time."""
+        """Return the connections that have not authenticated and were opened before a time."""
         return [connection for connection, since_ms in self._unauthenticated.items() if since_ms < at_ms]
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def weigh(self, connection: Connection) -> bool:
-        """It may hold more than before, or less; whether it holds anything."""
+        """Count the bytes that are held for a connection again; return whether there are any."""
         size = 0 if connection.is_closed else self._held_by(connection)
         self._total += size - self._held.get(connection, 0)
         if size:
@@ -140,7 +140,7 @@ class ConnectionLimits:
         return True
 
     def room(self) -> int:
-        """What an answer may be large now."""
+        """Return how many bytes an answer may have now."""
         return max(self._most - self._total, 0) // SHARE
 
     def _make_room(self) -> None:

@@ -35,7 +35,7 @@ from coterie.storage import DataDirectory, DiskChange, LogError, LogReadError, O
 __all__ = ["GroupService", "LoadDue", "read_some"]
 
 LOAD_AGAIN_AFTER_MS = 500
-"""When the log could not be read: it is being repaired, or the disk is away."""
+"""The time until a log that could not be read is read again: it is being repaired, or the disk is not mounted."""
 _READ_AT_ONCE = 1 << 20
 
 
@@ -76,14 +76,14 @@ class GroupService:
     # --- events and effects of the coordinator ------------------------------------------------------------------------
 
     def ask(self, event: Any, now_ms: int) -> Effects:
-        """Hand an event to the coordinator: a request, whose token says who is answered, or a timer."""
+        """Hand an event to the coordinator: a request, whose token names the call to answer, or a timer."""
         effects = self.coordinator.handle(event, now_ms)
         if len(effects) == 1 and type(effects[0]) is Reply:  # as of every heartbeat
             return self._answer(effects[0], now_ms)
         return self.perform(effects, now_ms)
 
     def perform(self, effects: Sequence[Any], now_ms: int) -> Effects:
-        """Perform what the coordinator wants done; return what is left for the driver."""
+        """Perform the coordinator's effects; return those that the driver has to perform."""
         out: Effects = []
         for effect in effects:
             kind = type(effect)
@@ -175,8 +175,8 @@ class GroupService:
             if log is None:
                 continue  # another node's
             replay = self.coordinator.gain(partition)
-            offset = log.log_start
-            while offset < log.log_end:
+            offset = log.log_start_offset
+            while offset < log.log_end_offset:
                 offset = read_some(log, offset, replay)
             effects += self.perform(self.coordinator.loaded(partition, now_ms), now_ms)
         return effects
@@ -187,7 +187,7 @@ class GroupService:
         self.flusher.written(log, partial(self._all_written, load))
 
     def lose(self, partition: int, now_ms: int) -> Effects:
-        """Another node leads the partition now: answer everybody who waits, and forget its groups."""
+        """Another node leads the partition now: answer all waiting requests, and unload its groups."""
         return self.perform(self.coordinator.lose(partition, now_ms), now_ms)
 
     def lose_all(self, now_ms: int) -> Effects:
@@ -208,13 +208,13 @@ class GroupService:
     def _begin(self, load: _Load, now_ms: int) -> Effects:
         if not load.log.is_in_order:
             return self._load_again_later(load, now_ms)
-        load.offset = load.log.log_start
+        load.offset = load.log.log_start_offset
         return self._read_on(load, now_ms)
 
     def _read_on(self, load: _Load, now_ms: int) -> Effects:
         if not self.coordinator.is_loading(load.partition, load.replay):
             return []  # it has gone elsewhere meanwhile
-        if load.offset < load.log.log_end:
+        if load.offset < load.log.log_end_offset:
             return [Work(DiskChange(partial(_read, load), int), partial(self._was_read, load))]
         return self.perform(self.coordinator.loaded(load.partition, now_ms), now_ms)
 
@@ -252,7 +252,7 @@ def _read(load: _Load) -> int:
 
 def read_some(log: PartitionLog, offset: int, replay: Replay) -> int:
     """Replay a piece of a log of groups from `offset` on; return where the next one begins."""
-    end = log.log_end
+    end = log.log_end_offset
     data = log.read(offset, _READ_AT_ONCE, end)
     if not data:  # to go on without them would be to lose what was acknowledged
         raise LogReadError(f"{log.path} ends at offset {offset}, though it should reach to {end}", None)

@@ -1,12 +1,11 @@
-"""Who leads what now, and what is done when that changes: `placement.py` decides, this carries it out.
+"""The leader of every partition, and what a change of leaders does: `placement.py` decides, this module carries it out.
 
-A change of leaders is one of the `changes` of the data directory: judged in its turn; kept on the disk before anybody
-hears of it; then the old leader answers all that wait and forgets, and the new one begins. Nothing is copied: there is
-one log.
+A change of leaders is one of the `changes` of the data directory. It is decided in its turn and written to the disk.
+Then the old leader answers all waiting requests and resigns, and the new one starts. There is one log: none is copied.
 
-`coterie-leaders.json` has the nodes, and the partitions whose leader is not the default. A leader's epoch must never
-fall, or clients wait for ever for one that they have seen: so what changes is written before anybody hears of it. Where
-every partition is where it was created, as with one node always, there is no file.
+`coterie-leaders.json` has the nodes, and the partitions that have not the default leader. A leader epoch must never
+fall: clients would wait for ever for an epoch that they have seen. So a change is written before clients can see it. If
+every partition has its default leader, as with one node, there is no file.
 """
 
 from __future__ import annotations
@@ -21,71 +20,73 @@ from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import LeadersChanged, Reporter
 from coterie.broker.calls import Call
 from coterie.broker.maintenance.directory_changes import Changes
-from coterie.broker.placement import NOBODY, Partition, Place, default_place
+from coterie.broker.placement import NO_LEADER, Partition, PartitionState, default_state
 from coterie.coordinator.classic.effects import Reply
 from coterie.errors import CoterieError
 from coterie.protocol.messages import Token
 from coterie.storage import DataDirectory, DiskChange, Files, LogError, LogWriteError, PartitionLog, StoredTopic
 from coterie.storage.metadata_files import LEADERS, id_text
 
-__all__ = ["Kept", "Leadership", "read_places", "write_places"]
+__all__ = ["Kept", "Leadership", "read_leaders_file", "write_leaders_file"]
 
-Kept = tuple[Sequence[int], dict[Partition, Place]]
-"""The nodes there were, and every partition's place among them."""
+Kept = tuple[Sequence[int], dict[Partition, PartitionState]]
+"""The nodes that the file has, and the state of every partition."""
 
 
-def write_places(
-    files: Files, nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[StoredTopic]
+def write_leaders_file(
+    files: Files, nodes: Sequence[int], states: Mapping[Partition, PartitionState], topics: Iterable[StoredTopic]
 ) -> None:
-    content = {"nodes": list(nodes), "topics": _unusual(nodes, places, topics)}
+    content = {"nodes": list(nodes), "topics": _unusual(nodes, states, topics)}
     LEADERS.write(files, (json.dumps(content) + "\n").encode())
 
 
-def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[StoredTopic]) -> dict[str, Any]:
-    """By id, since a topic that is created again is another one."""
+def _unusual(
+    nodes: Sequence[int], states: Mapping[Partition, PartitionState], topics: Iterable[StoredTopic]
+) -> dict[str, Any]:
+    """Return the partitions that have not the default leader, by topic id: a new topic of that name has another one."""
     unusual = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
         rows = {
-            str(number): list(place)
+            str(number): list(state)
             for number in range(topic.partitions)
-            if (place := places.get((topic.name, number))) is not None
-            and place != default_place((topic.name, number), nodes)
+            if (state := states.get((topic.name, number))) is not None
+            and state != default_state((topic.name, number), nodes)
         }
         if rows:
             unusual[id_text(topic.id)] = rows
     return unusual
 
 
-def read_places(files: Files, first_node: int, topics: Iterable[StoredTopic]) -> Kept:
-    """Of partitions that the file does not speak of it is known by rule; without a file there was one node."""
+def read_leaders_file(files: Files, first_node: int, topics: Iterable[StoredTopic]) -> Kept:
+    """Read the leaders file. A partition that it does not list has the default leader; no file means one node."""
     if not files.exists(LEADERS.path):
-        return [first_node], _places([first_node], {}, topics)
+        return [first_node], _states([first_node], {}, topics)
     found = LEADERS.read(files)
     try:
         content = json.loads(found.payload)
         nodes = [int(node) for node in content["nodes"]]
-        places = _places(nodes, content["topics"], topics)
+        states = _states(nodes, content["topics"], topics)
     except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise LEADERS.damaged(f"is not what we write: {error!r}") from None
     LEADERS.renew(files, found)
-    return nodes, places
+    return nodes, states
 
 
-def _places(
+def _states(
     nodes: Sequence[int], unusual: Mapping[str, Mapping[str, Sequence[int]]], topics: Iterable[StoredTopic]
-) -> dict[Partition, Place]:
-    places = {}
+) -> dict[Partition, PartitionState]:
+    states = {}
     for topic in topics:
         rows = unusual.get(id_text(topic.id), {})
         for number in range(topic.partitions):
             row = rows.get(str(number))
             key = topic.name, number
-            places[key] = default_place(key, nodes) if row is None else Place(*map(int, row))
-    return places
+            states[key] = default_state(key, nodes) if row is None else PartitionState(*map(int, row))
+    return states
 
 
-Plan = Callable[[], tuple[frozenset[int], Mapping[Partition, Place]]]
-"""Returns the nodes that are up then, and every place that changes; raises if it cannot be."""
+Plan = Callable[[], tuple[frozenset[int], Mapping[Partition, PartitionState]]]
+"""Returns the nodes that are up then, and every state that changes; raises if it is not possible."""
 Moved = Callable[[Partition, PartitionLog, int, int, int], Effects]
 """Called for each partition whose leader has changed, with its log, the old leader, the new one, and the time."""
 Done = Callable[[CoterieError | None, int], Effects]
@@ -104,7 +105,7 @@ class Leadership:
         *,
         rebalances: bool = True,
     ) -> None:
-        """Every node is up, so every partition is led at home; if that is new, it is kept.
+        """Every node is up, so every partition is led by its preferred leader; if that is new, it is saved.
 
         `rebalances`: a node that starts again leads its partitions at once; else an election gives them back.
         """
@@ -119,84 +120,91 @@ class Leadership:
         self.led: dict[int, dict[Partition, PartitionLog]] = {number: {} for number in nodes}
         """The partitions that each node leads."""
         topics = directory.topics.values()
-        nodes_before, before = read_places(files, self.nodes[0], topics)
-        self.places = placement.resettled(self._not_behind(before), nodes_before, self.nodes)
-        if self.places != before or tuple(nodes_before) != self.nodes:
-            write_places(files, self.nodes, self.places, topics)
-        for key, place in self.places.items():
+        nodes_before, before = read_leaders_file(files, self.nodes[0], topics)
+        self.partition_states = placement.redistribute(self._not_behind(before), nodes_before, self.nodes)
+        if self.partition_states != before or tuple(nodes_before) != self.nodes:
+            write_leaders_file(files, self.nodes, self.partition_states, topics)
+        for key, state in self.partition_states.items():
             log = directory.logs[key]
-            log.lead(place.epoch)()
-            self.led[place.leader][key] = log
+            log.lead(state.leader_epoch)()
+            self.led[state.leader][key] = log
 
-    def _not_behind(self, places: Mapping[Partition, Place]) -> dict[Partition, Place]:
-        """No epoch is lower than the log's: a file that says so is an old copy, and epochs must not fall."""
+    def _not_behind(self, states: Mapping[Partition, PartitionState]) -> dict[Partition, PartitionState]:
+        """Raise epochs that are lower than the log's: then the file is an old copy, and epochs must not fall."""
         logs = self._directory.logs
-        return {key: place._replace(epoch=max(place.epoch, logs[key].leader_epoch)) for key, place in places.items()}
+        return {
+            key: state._replace(leader_epoch=max(state.leader_epoch, logs[key].leader_epoch))
+            for key, state in states.items()
+        }
 
     def leader_of(self, key: Partition) -> int:
-        place = self.places.get(key)
-        return NOBODY if place is None else place.leader
+        state = self.partition_states.get(key)
+        return NO_LEADER if state is None else state.leader
 
     # --- partitions come and go ---------------------------------------------------------------------------------------
 
-    def new_places(self, topic: str, numbers: range, homes: Mapping[int, int]) -> dict[Partition, Place]:
-        return placement.new_places(topic, numbers, homes, self.nodes, self.up)
+    def new_states(
+        self, topic: str, numbers: range, preferred_leaders: Mapping[int, int]
+    ) -> dict[Partition, PartitionState]:
+        return placement.new_states(topic, numbers, preferred_leaders, self.nodes, self.up)
 
-    def keeping(self, topics: Iterable[StoredTopic], new: Mapping[Partition, Place]) -> DiskChange[None] | None:
-        """To be done before these are created; None if they are where one would look for them."""
-        if all(place == placement.default_place(key, self.nodes) for key, place in new.items()):
+    def keeping(
+        self, topics: Iterable[StoredTopic], new: Mapping[Partition, PartitionState]
+    ) -> DiskChange[None] | None:
+        """Return the change that saves the leaders of new partitions; None if all are the default ones."""
+        if all(state == placement.default_state(key, self.nodes) for key, state in new.items()):
             return None
         return self._keeping(new, {**self._directory.topics, **{one.name: one for one in topics}}.values())
 
-    def _keeping(self, new: Mapping[Partition, Place], topics: Iterable[StoredTopic]) -> DiskChange[None]:
-        places, known = {**self.places, **new}, list(topics)
+    def _keeping(self, new: Mapping[Partition, PartitionState], topics: Iterable[StoredTopic]) -> DiskChange[None]:
+        states, known = {**self.partition_states, **new}, list(topics)
 
         def work() -> None:
             try:
-                write_places(self._files, self.nodes, places, known)
+                write_leaders_file(self._files, self.nodes, states, known)
             except OSError as error:
                 raise LogWriteError.of("cannot keep who leads what", error) from error
 
         return DiskChange(work, lambda _: None)
 
-    def created(self, new: Mapping[Partition, Place]) -> None:
-        """Their logs are there."""
-        for key, place in new.items():
-            self.places[key] = place
-            if place.leader != NOBODY:
-                self.led[place.leader][key] = self._directory.logs[key]
+    def created(self, new: Mapping[Partition, PartitionState]) -> None:
+        """Add partitions whose logs have been created."""
+        for key, state in new.items():
+            self.partition_states[key] = state
+            if state.leader != NO_LEADER:
+                self.led[state.leader][key] = self._directory.logs[key]
 
     def deleted(self, topic: StoredTopic) -> None:
         for number in range(topic.partitions):
-            place = self.places.pop((topic.name, number))
-            if place.leader != NOBODY:
-                del self.led[place.leader][topic.name, number]
+            state = self.partition_states.pop((topic.name, number))
+            if state.leader != NO_LEADER:
+                del self.led[state.leader][topic.name, number]
 
     # --- leaders change -----------------------------------------------------------------------------------------------
 
     def stop(self, node_id: int, token: Token) -> Effects:
-        def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
+        def plan() -> tuple[frozenset[int], Mapping[Partition, PartitionState]]:
             self._check(node_id, up=True)
             up = self.up - {node_id}
-            return up, placement.settled(self.places, self.nodes, up)
+            return up, placement.changed_leaders(self.partition_states, self.nodes, up)
 
         return self.change(None, plan, f"node {node_id} stops", _replies_to(token))
 
     def start(self, node_id: int, token: Token) -> Effects:
-        def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
+        def plan() -> tuple[frozenset[int], Mapping[Partition, PartitionState]]:
             self._check(node_id, up=False)
             up = self.up | {node_id}
-            return up, placement.settled(self.places, self.nodes, up, comes_back=self._rebalances)
+            return up, placement.changed_leaders(self.partition_states, self.nodes, up, to_preferred=self._rebalances)
 
         return self.change(None, plan, f"node {node_id} starts", _replies_to(token))
 
     def move(self, key: Partition, node_id: int, token: Token) -> Effects:
-        def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
+        def plan() -> tuple[frozenset[int], Mapping[Partition, PartitionState]]:
             self._check(node_id, up=True)
-            place = self.places.get(key)
-            if place is None:
+            state = self.partition_states.get(key)
+            if state is None:
                 raise CoterieError(f"topic {key[0]!r} has no partition {key[1]}, so it cannot be moved")
-            return self.up, placement.moved(key, place, node_id)
+            return self.up, placement.moved_to(key, state, node_id)
 
         return self.change(None, plan, f"{key[0]}-{key[1]} is moved to node {node_id}", _replies_to(token))
 
@@ -227,7 +235,7 @@ class Leadership:
     def _kept(
         self,
         up: frozenset[int],
-        changed: Mapping[Partition, Place],
+        changed: Mapping[Partition, PartitionState],
         why: str,
         done: Done,
         outcome: LogError | None,
@@ -245,25 +253,25 @@ class Leadership:
         effects += [*moved, *done(None, now_ms)]
         return [*effects, Work(save, self._saved)] if changed else effects
 
-    def _carry_out(self, changed: Mapping[Partition, Place], now_ms: int) -> tuple[Effects, DiskChange[None]]:
-        """DiskChange all of it before anybody is answered: a client that asks again hears the same from every node."""
+    def _carry_out(self, changed: Mapping[Partition, PartitionState], now_ms: int) -> tuple[Effects, DiskChange[None]]:
+        """Apply all changes before any request is answered, so that every node answers the same."""
         moved: list[tuple[Partition, PartitionLog, int, int]] = []
         saves = []
-        for key, place in changed.items():
-            log, was = self._directory.logs[key], self.places[key].leader
-            self.places[key] = place
-            saves.append(log.lead(place.epoch))
-            if was != place.leader:
-                moved.append((key, log, was, place.leader))
-                if was != NOBODY:
+        for key, state in changed.items():
+            log, was = self._directory.logs[key], self.partition_states[key].leader
+            self.partition_states[key] = state
+            saves.append(log.lead(state.leader_epoch))
+            if was != state.leader:
+                moved.append((key, log, was, state.leader))
+                if was != NO_LEADER:
                     del self.led[was][key]
-                if place.leader != NOBODY:
-                    self.led[place.leader][key] = log
+                if state.leader != NO_LEADER:
+                    self.led[state.leader][key] = log
         effects = [effect for each in moved for effect in self._moved(*each, now_ms)]
         return effects, DiskChange(partial(_save, saves), lambda _: None)
 
     def _saved(self, outcome: LogError | None, now_ms: int) -> Effects:
-        """If they are not, every batch still says its epoch, and the file is written with the next one."""
+        """Report a failed write of leader epochs. Every batch has its epoch, and the next write has them all."""
         return [] if outcome is None else [self._reporter.trouble(str(outcome), now_ms)]
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from coterie.broker.calls import PLAINTEXT
 from coterie.broker.leadership import Leadership
-from coterie.broker.placement import NOBODY, Partition, Place
+from coterie.broker.placement import NO_LEADER, Partition, PartitionState
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.api import Leader, NodeEndpoint
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
@@ -46,11 +46,11 @@ class MetadataCache:
     @property
     def controller(self) -> int:
         """The node that clients send changes of the cluster to; in fact every node accepts them."""
-        return min(self.nodes_up, default=NOBODY)
+        return min(self.nodes_up, default=NO_LEADER)
 
     @property
-    def places(self) -> dict[Partition, Place]:
-        return self._leadership.places
+    def partition_states(self) -> dict[Partition, PartitionState]:
+        return self._leadership.partition_states
 
     def topic_by_id(self, topic_id: UUID | None) -> StoredTopic | None:
         name = None if topic_id is None else self.topic_names.get(topic_id)
@@ -58,8 +58,8 @@ class MetadataCache:
 
     def leader(self, topic: str, partition: int) -> Leader:
         """Return the leader of a partition, for a client that asked the wrong node (KIP-951)."""
-        place = self.places[topic, partition]
-        return Leader(leader_id=place.leader, leader_epoch=place.epoch)
+        state = self.partition_states[topic, partition]
+        return Leader(leader_id=state.leader, leader_epoch=state.leader_epoch)
 
     def leader_endpoints(self, leaders: Iterable[Leader], listener: str) -> list[NodeEndpoint]:
         endpoints = self.endpoints[listener]

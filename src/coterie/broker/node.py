@@ -23,12 +23,12 @@ from coterie.protocol.apis.api_versions import refuse_version
 from coterie.protocol.frames import read_request_header, response_frame
 from coterie.settings.broker_settings import BrokerSettings
 
-__all__ = ["Node"]
+__all__ = ["BrokerNode"]
 
 _FLEXIBLE = dict(FIRST_FLEXIBLE)  # a view of one, as the table is, is looked up in twice the time
 
 
-class Node:
+class BrokerNode:
     def __init__(
         self,
         settings: BrokerSettings,
@@ -80,7 +80,7 @@ class Node:
         return self._after(_ready(connection), now_ms)
 
     def disconnected(self, connection: Connection) -> None:
-        """Nobody is removed from a group for that (rule 9); a parked fetch has lost its reader."""
+        """Forget a closed connection and its parked fetch. No member leaves its group because of it (rule 9)."""
         connection.is_closed = True
         connection.forget_waiting()
         if connection.call is not None:
@@ -110,7 +110,7 @@ class Node:
 
 
 def _refuse_version(connection: Connection, key: int, version: int, correlation_id: int) -> Effects:
-    """Only ApiVersions answers, in the oldest form there is, so that the client can choose again (C5)."""
+    """Refuse a version that is not supported. Only ApiVersions gets an answer, in version 0 (C5)."""
     if key == API_VERSIONS.key:
         frame = response_frame(correlation_id, refuse_version(), flexible=False)
         return [Send(connection, frame), *_ready(connection)]

@@ -1,21 +1,22 @@
-"""Which node leads which partition: pure decisions, from names and numbers alone.
+"""The node that leads each partition: pure decisions, from names and numbers alone.
 
-A partition has a home. It is led there while its home is up, else by a stand-in, the first of the other nodes that is
-up in an order of its own: so what a stopped node led is spread over the others, nothing moves that need not move, and a
-node that comes back has its share again. Whenever the leader changes, its epoch rises by one.
+A partition has a preferred leader, and is led by it while it is up. Otherwise another node leads it, the first one that
+is up in an order that depends on the partition. So the partitions of a stopped node are spread over the others, no
+partition moves without need, and a node that starts again leads its own partitions again. Whenever the leader changes,
+the leader epoch rises by one.
 
-| what happens            | home of a partition        | leader                               |
-|-------------------------|----------------------------|--------------------------------------|
-| it is created           | by its name and number     | its home, else its first stand-in    |
-| it is created for nodes | the node that is named     | the same                             |
-| it is moved, reassigned | the node it is moved to    | that node                            |
-| its leader stops        | stays                      | a stand-in; nobody, if no node is up |
-| its home starts         | stays                      | its home; the stand-in, if           |
-|                         |                            | auto.leader.rebalance.enable is off  |
-| its leader is elected   | stays                      | its home                             |
-| the broker starts again  | stays                      | its home: all nodes are up           |
-| .. with other nodes     | as if created; if it was   | its home                             |
-|                         | moved, and can, it stays   |                                      |
+| what happens                       | preferred leader         | leader                                     |
+|------------------------------------|--------------------------|--------------------------------------------|
+| it is created                      | by its name and number   | the preferred leader, else the first other |
+| it is created with an assignment   | the node that is named   | the same                                   |
+| it is reassigned                   | the new node             | that node                                  |
+| its leader stops                   | stays                    | another node; none, if no node is up       |
+| its preferred leader starts        | stays                    | the preferred leader; the other one, if    |
+|                                    |                          | auto.leader.rebalance.enable is off        |
+| its preferred leader is elected    | stays                    | the preferred leader                       |
+| the broker starts again            | stays                    | the preferred leader: all nodes are up     |
+| the broker starts with other nodes | as if created; if it was | the preferred leader                       |
+|                                    | reassigned and can, stays|                                            |
 """
 
 from __future__ import annotations
@@ -26,84 +27,90 @@ from typing import NamedTuple
 from coterie.protocol.java_hash import java_hash
 
 __all__ = [
-    "NOBODY",
+    "NO_LEADER",
     "Partition",
-    "Place",
-    "default_place",
-    "home_of",
+    "PartitionState",
+    "changed_leaders",
+    "default_state",
     "leader_of",
-    "moved",
-    "new_places",
-    "resettled",
-    "settled",
+    "moved_to",
+    "new_states",
+    "preferred_leader_of",
+    "redistribute",
 ]
 
 Partition = tuple[str, int]
 """Topic and number."""
-NOBODY = -1
+NO_LEADER = -1
 
 
-class Place(NamedTuple):
-    """Of one partition."""
+class PartitionState(NamedTuple):
+    """The preferred leader, the leader and the leader epoch of one partition."""
 
-    home: int
+    preferred_leader: int
     leader: int
-    epoch: int
+    leader_epoch: int
 
 
-def home_of(partition: Partition, nodes: Sequence[int]) -> int:
-    """A topic's partitions go round the nodes; where that begins is drawn from its name, which spreads small topics."""
+def preferred_leader_of(partition: Partition, nodes: Sequence[int]) -> int:
+    """Return the preferred leader: a topic's partitions take the nodes in turn, and its name decides the first one."""
     topic, number = partition
     return nodes[(java_hash(topic) + number) % len(nodes)]
 
 
-def leader_of(home: int, number: int, nodes: Sequence[int], up: Collection[int]) -> int:
-    if home in up:
-        return home
-    others = [node for node in nodes if node != home]
-    first = number // len(nodes) % max(len(others), 1)  # of the partitions of one home, each begins one further on
-    return next((node for node in others[first:] + others[:first] if node in up), NOBODY)
+def leader_of(preferred_leader: int, number: int, nodes: Sequence[int], up: Collection[int]) -> int:
+    if preferred_leader in up:
+        return preferred_leader
+    others = [node for node in nodes if node != preferred_leader]
+    first = number // len(nodes) % max(len(others), 1)  # spreads the partitions of one preferred leader
+    return next((node for node in others[first:] + others[:first] if node in up), NO_LEADER)
 
 
-def default_place(partition: Partition, nodes: Sequence[int]) -> Place:
-    home = home_of(partition, nodes)
-    return Place(home, home, 0)
+def default_state(partition: Partition, nodes: Sequence[int]) -> PartitionState:
+    preferred_leader = preferred_leader_of(partition, nodes)
+    return PartitionState(preferred_leader, preferred_leader, 0)
 
 
-def new_places(
-    topic: str, numbers: range, homes: Mapping[int, int], nodes: Sequence[int], up: Collection[int]
-) -> dict[Partition, Place]:
-    """Of partitions that are created; `homes` are those that were asked for."""
-    places = {}
+def new_states(
+    topic: str, numbers: range, preferred_leaders: Mapping[int, int], nodes: Sequence[int], up: Collection[int]
+) -> dict[Partition, PartitionState]:
+    """Return the states of new partitions; `preferred_leaders` has the nodes that the request names."""
+    states = {}
     for number in numbers:
-        home = homes.get(number, home_of((topic, number), nodes))
-        places[topic, number] = Place(home, leader_of(home, number, nodes, up), 0)
-    return places
+        preferred_leader = preferred_leaders.get(number, preferred_leader_of((topic, number), nodes))
+        leader = leader_of(preferred_leader, number, nodes, up)
+        states[topic, number] = PartitionState(preferred_leader, leader, 0)
+    return states
 
 
-def settled(
-    places: Mapping[Partition, Place], nodes: Sequence[int], up: Collection[int], *, comes_back: bool = True
-) -> dict[Partition, Place]:
-    """What has to change when these nodes are up. Unless it `comes_back`, a partition stays with its stand-in."""
+def changed_leaders(
+    states: Mapping[Partition, PartitionState], nodes: Sequence[int], up: Collection[int], *, to_preferred: bool = True
+) -> dict[Partition, PartitionState]:
+    """Return the states that change when these nodes are up.
+
+    Without `to_preferred` a partition keeps a leader that is up, though its preferred leader has started again.
+    """
     changed = {}
-    for key, place in places.items():
-        stays = place.leader in up and (place.home not in up or not comes_back)
-        leader = place.leader if stays else leader_of(place.home, key[1], nodes, up)
-        if leader != place.leader:
-            changed[key] = Place(place.home, leader, place.epoch + 1)
+    for key, state in states.items():
+        stays = state.leader in up and (state.preferred_leader not in up or not to_preferred)
+        leader = state.leader if stays else leader_of(state.preferred_leader, key[1], nodes, up)
+        if leader != state.leader:
+            changed[key] = PartitionState(state.preferred_leader, leader, state.leader_epoch + 1)
     return changed
 
 
-def resettled(places: Mapping[Partition, Place], before: Sequence[int], nodes: Sequence[int]) -> dict[Partition, Place]:
-    """All places when the nodes are others than before; all are up. Who was moved stays, if its home is still there."""
-    homes = {}
-    for key, place in places.items():
-        was_moved = place.home != home_of(key, before) and place.home in nodes
-        homes[key] = place._replace(home=place.home if was_moved else home_of(key, nodes))
-    return homes | settled(homes, nodes, nodes)
+def redistribute(
+    states: Mapping[Partition, PartitionState], before: Sequence[int], nodes: Sequence[int]
+) -> dict[Partition, PartitionState]:
+    """Return all states when other nodes than before are up. A reassigned partition stays, if its node exists."""
+    again = {}
+    for key, state in states.items():
+        was_moved = state.preferred_leader != preferred_leader_of(key, before) and state.preferred_leader in nodes
+        again[key] = state if was_moved else state._replace(preferred_leader=preferred_leader_of(key, nodes))
+    return again | changed_leaders(again, nodes, nodes)
 
 
-def moved(key: Partition, place: Place, node: int) -> dict[Partition, Place]:
-    """What changes when a partition is moved to a node, which is up."""
-    new = Place(node, node, place.epoch + (node != place.leader))
-    return {key: new} if new != place else {}
+def moved_to(key: Partition, state: PartitionState, node: int) -> dict[Partition, PartitionState]:
+    """Return the state that changes when a partition is reassigned to a node, which is up."""
+    new = PartitionState(node, node, state.leader_epoch + (node != state.leader))
+    return {key: new} if new != state else {}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from coterie.broker.handlers.refusals import Refusal
-from coterie.broker.placement import NOBODY, Partition, Place, moved
+from coterie.broker.placement import NO_LEADER, Partition, PartitionState, moved_to
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import alter_partition_reassignments, elect_leaders
 
-Places = Mapping[Partition, Place]
-Changes = dict[Partition, Place]
+States = Mapping[Partition, PartitionState]
+Changes = dict[Partition, PartitionState]
 
 LONGEST = 249
 """The longest name of a topic. Of longer ones a message has the beginning, since it is repeated for each partition."""
@@ -27,12 +27,12 @@ ONE_COPY = "the nodes of this broker share one copy of each log: give one node, 
 def reassign(
     request: alter_partition_reassignments.Request,
     topics: Collection[str],
-    places: Places,
+    states: States,
     up: Collection[int],
     *,
     replicas_as_one: bool,
 ) -> tuple[alter_partition_reassignments.Response, Changes]:
-    """Return the response, and the new place of each partition that moves.
+    """Return the response, and the new state of each partition that moves.
 
     With `replicas_as_one` several replicas may be named, of which the first counts.
     """
@@ -47,7 +47,7 @@ def reassign(
         partitions = []
         for asked in topic.partitions:
             key = topic.name, asked.partition
-            refusal = _no_partition(key, topics, places) or _refuse_replicas(
+            refusal = _no_partition(key, topics, states) or _refuse_replicas(
                 asked.replicas,
                 up,
                 may_change=request.allow_replication_factor_change,
@@ -56,7 +56,7 @@ def reassign(
             if refusal is None:
                 assert asked.replicas, "what is no list of replicas is refused"
                 changes.pop(key, None)  # of a partition that is named twice, the last counts
-                changes |= moved(key, places[key], asked.replicas[0])
+                changes |= moved_to(key, states[key], asked.replicas[0])
             error, message = refusal or (ErrorCode.NONE, None)
             partitions.append(
                 alter_partition_reassignments.AlteredPartition(partition=asked.partition, error=error, message=message)
@@ -66,11 +66,11 @@ def reassign(
     return response, changes
 
 
-def _no_partition(key: Partition, topics: Collection[str], places: Places) -> Refusal | None:
+def _no_partition(key: Partition, topics: Collection[str], states: States) -> Refusal | None:
     name, number = key
     if name not in topics:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name[:LONGEST]}.")
-    if key not in places:
+    if key not in states:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
     return None
 
@@ -108,18 +108,18 @@ def _wrong_replicas(replicas: Sequence[int], up: Collection[int]) -> str | None:
 
 
 def elect(
-    request: elect_leaders.Request, topics: Collection[str], places: Places, up: Collection[int]
+    request: elect_leaders.Request, topics: Collection[str], states: States, up: Collection[int]
 ) -> tuple[elect_leaders.Response, Changes]:
-    """Return the response, and the new place of each partition that gets another leader."""
+    """Return the response, and the new state of each partition that gets another leader."""
     asked = request.topic_partitions
     if request.election_type not in {elect_leaders.PREFERRED, elect_leaders.UNCLEAN}:
         return _unknown_election(request.election_type, asked), {}
     changes: Changes = {}
     results = []
-    for name, numbers in _all_partitions(places) if asked is None else ((one.topic, one.partitions) for one in asked):
+    for name, numbers in _all_partitions(states) if asked is None else ((one.topic, one.partitions) for one in asked):
         partitions = []
         for number in numbers:
-            error, message = _elect_one((name, number), request.election_type, topics, places, up, changes)
+            error, message = _elect_one((name, number), request.election_type, topics, states, up, changes)
             if asked is not None or error != ErrorCode.ELECTION_NOT_NEEDED:
                 partitions.append(elect_leaders.ElectedPartition(partition=number, error=error, message=message))
         results.append(elect_leaders.ElectedTopic(topic=name, partitions=partitions))
@@ -127,26 +127,26 @@ def elect(
 
 
 def _elect_one(
-    key: Partition, election_type: int, topics: Collection[str], places: Places, up: Collection[int], changes: Changes
+    key: Partition, election_type: int, topics: Collection[str], states: States, up: Collection[int], changes: Changes
 ) -> tuple[ErrorCode, str | None]:
     name, number = key
     if name not in topics:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name[:LONGEST]}"
-    place = places.get(key)
-    if place is None:
+    state = states.get(key)
+    if state is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}"
-    is_led = place.leader != NOBODY
-    if is_led and (election_type == elect_leaders.UNCLEAN or place.leader == place.home):
+    is_led = state.leader != NO_LEADER
+    if is_led and (election_type == elect_leaders.UNCLEAN or state.leader == state.preferred_leader):
         return ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
-    if place.home not in up:
+    if state.preferred_leader not in up:
         return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
-    changes |= moved(key, place, place.home)
+    changes |= moved_to(key, state, state.preferred_leader)
     return ErrorCode.NONE, None
 
 
-def _all_partitions(places: Places) -> Iterable[tuple[str, Sequence[int]]]:
+def _all_partitions(states: States) -> Iterable[tuple[str, Sequence[int]]]:
     by_topic: dict[str, list[int]] = {}
-    for name, number in places:
+    for name, number in states:
         by_topic.setdefault(name, []).append(number)
     return by_topic.items()
 

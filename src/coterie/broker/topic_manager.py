@@ -1,4 +1,4 @@
-"""Topics come and go: created, with the broker's defaults if a client only speaks of them, grown, and deleted.
+"""Creation, growth and deletion of topics, also automatic creation with the broker's defaults.
 
 Each is one of the `changes` of the data directory: judged in its turn, answered when the disk has it.
 """
@@ -21,7 +21,7 @@ from coterie.broker.leadership import Leadership
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.metadata_cache import MetadataCache, is_internal
-from coterie.broker.placement import Partition, Place
+from coterie.broker.placement import Partition, PartitionState
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.ledger.written_facts import FACTS_TOPIC
@@ -63,8 +63,8 @@ class TopicSpec:
     partitions: int
     done: Created = _ignore
     configs: Mapping[str, str | None] = field(default_factory=dict)
-    homes: Mapping[int, int] = field(default_factory=lambda: NOWHERE)
-    """Nodes that partitions were asked for on."""
+    preferred_leaders: Mapping[int, int] = field(default_factory=lambda: NOWHERE)
+    """The preferred leaders that the request names, by partition."""
     may_exist: bool = False
 
 
@@ -114,7 +114,7 @@ class TopicManager:
         finish: Callable[[list[Made], int], Effects],
         now_ms: int,
     ) -> Effects:
-        """Create topics in slices, each one of the changes; what has not begun when the time is over is refused."""
+        """Create topics in slices, each a change of the directory; topics not begun within the timeout are refused."""
         if not wanted:
             return finish([], now_ms)
         gather = Gather(call, len(wanted), finish)
@@ -144,7 +144,7 @@ class TopicManager:
         names = self.names()
         topics: list[StoredTopic] = []
         accepted: list[TopicSpec] = []
-        places: dict[Partition, Place] = {}
+        states: dict[Partition, PartitionState] = {}
         effects: Effects = []
         for one in wanted:
             existing = self.directory.topics.get(one.name)
@@ -159,7 +159,7 @@ class TopicManager:
             names.add(one.name, one.partitions)
             topics.append(StoredTopic(one.name, self.fresh_id(), one.partitions, kept))
             accepted.append(one)
-            places |= self.leadership.new_places(one.name, range(one.partitions), one.homes)
+            states |= self.leadership.new_states(one.name, range(one.partitions), one.preferred_leaders)
         if not topics:
             return effects
 
@@ -167,7 +167,7 @@ class TopicManager:
             if outcome is not None:
                 error = TopicError(outcome.code, str(outcome))
                 return [effect for one in accepted for effect in one.done(error, at_ms)]
-            self.leadership.created(places)
+            self.leadership.created(states)
             followed: Effects = []
             for topic in topics:
                 self.metadata.topic_names[topic.id] = topic.name
@@ -179,12 +179,12 @@ class TopicManager:
             return followed
 
         creation = self.directory.create(topics, self.wall.at(now_ms))
-        return [*effects, self._leaders_first(topics, places, creation, then)]
+        return [*effects, self._leaders_first(topics, states, creation, then)]
 
     def _leaders_first(
         self,
         topics: Sequence[StoredTopic],
-        places: Mapping[Partition, Place],
+        states: Mapping[Partition, PartitionState],
         creation: Creation,
         then: Callable[[LogError | TopicError | None, int], Effects],
     ) -> Work:
@@ -197,29 +197,29 @@ class TopicManager:
                 return [Work(creation.undo(), lambda _outcome, at_ms: then(_closing(), at_ms))]
             return [Work(creation.next(), ended)]
 
-        keeping = self.leadership.keeping(topics, places)
+        keeping = self.leadership.keeping(topics, states)
         return Work(creation.next() if keeping is None else keeping, ended)
 
     def grow(
         self,
         topic: StoredTopic,
         count: int,
-        homes: Mapping[int, int],
+        preferred_leaders: Mapping[int, int],
         done: Callable[[TopicError | LogError | None, int], Effects],
         now_ms: int,
     ) -> Effects:
         """Give a topic more partitions, `count` in all."""
-        places = self.leadership.new_places(topic.name, range(topic.partitions, count), homes)
+        states = self.leadership.new_states(topic.name, range(topic.partitions, count), preferred_leaders)
 
         def then(outcome: TopicError | LogError | None, at_ms: int) -> Effects:
             if outcome is None:
                 self.metadata.version += 1
-                self.leadership.created(places)
+                self.leadership.created(states)
             return done(outcome, at_ms)
 
         grown = replace(topic, partitions=count)
         creation = self.directory.create([grown], self.wall.at(now_ms))
-        return [self._leaders_first([grown], places, creation, then)]
+        return [self._leaders_first([grown], states, creation, then)]
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class TopicNames:
         return kept
 
     def check_room(self, partitions: int) -> None:
-        """Raise if there may not be so many more partitions."""
+        """Raise if this many more partitions would exceed the limit."""
         most = self.settings.coterie_max_partitions
         if self._partitions + partitions > most:
             raise TopicError(
@@ -313,7 +313,7 @@ class TopicNames:
             )
 
     def _clash(self, name: str) -> str | None:
-        """Kafka's metrics write dots as underscores, so two such topics would be one to them."""
+        """Return the topic whose name clashes with this one: Kafka's metrics write dots as underscores."""
         if not _mixes(name):
             return None
         if self._flat is None:

@@ -38,7 +38,7 @@ NEITHER = (AclOperation.UNKNOWN, AclOperation.ANY)
 
 @dataclass(frozen=True)
 class Resources:
-    """What ACLs are about, as options say it."""
+    """The resources of ACLs, from the options."""
 
     topics: Sequence[str]
     groups: Sequence[str]

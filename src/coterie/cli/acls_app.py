@@ -29,18 +29,20 @@ TransactionalIds = Annotated[
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Allowed = Annotated[
     list[str] | None,
-    typer.Option("--allow-principal", metavar="User:NAME", help="Who may do it; User:* is everybody. Repeatable."),
+    typer.Option(
+        "--allow-principal", metavar="User:NAME", help="Principal of an ALLOW; User:* is everyone. Repeatable."
+    ),
 ]
 Denied = Annotated[
-    list[str] | None, typer.Option("--deny-principal", metavar="User:NAME", help="Who may not do it. Repeatable.")
+    list[str] | None, typer.Option("--deny-principal", metavar="User:NAME", help="Principal of a DENY. Repeatable.")
 ]
 AllowedHosts = Annotated[
     list[str] | None,
-    typer.Option("--allow-host", metavar="ADDRESS", help="Where they may do it from (default: anywhere). Repeatable."),
+    typer.Option("--allow-host", metavar="ADDRESS", help="Host of an ALLOW, an address (default: any). Repeatable."),
 ]
 DeniedHosts = Annotated[
     list[str] | None,
-    typer.Option("--deny-host", metavar="ADDRESS", help="Where they may not do it from (default: anywhere)."),
+    typer.Option("--deny-host", metavar="ADDRESS", help="Host of a DENY, an address (default: any)."),
 ]
 Operations = Annotated[
     list[str] | None,

@@ -25,7 +25,7 @@ from coterie.client.member.facts import TopicMissing
 from coterie.client.types import Records, TopicPartition
 from coterie.errors import CoterieError
 from coterie.protocol.records import Record
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 Writer = Callable[[Record], bytes]
 """Returns a record as it is printed."""

@@ -26,7 +26,7 @@ from coterie.client.admin import (
 from coterie.client.admin.admin_types import CLASSIC, CONSUMER_TYPE
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
-from coterie.settings.client_settings import duration_ms
+from coterie.settings.consumer_settings import duration_ms
 
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 MEMBERS = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
@@ -65,33 +65,33 @@ def describe(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
     rows: list[Sequence[Cell]] = []
     for group in _groups(found):
         committed = admin.list_group_offsets(group.group_id)
-        owners = {place: member for member in group.members for place in member.assignment}
+        owners = {tp: member for member in group.members for tp in member.assignment}
         ends = admin.list_offsets(dict.fromkeys(owners.keys() | committed.keys(), LATEST))
-        owned = [(place, member) for member in _busiest_first(group) for place in member.assignment]
+        owned = [(tp, member) for member in _busiest_first(group) for tp in member.assignment]
         unassigned: list[tuple[TopicPartition, MemberDescription | None]] = [
-            (place, None) for place in sorted(committed) if place not in owners
+            (tp, None) for tp in sorted(committed) if tp not in owners
         ]
-        rows += [_offsets(group, place, member, committed, ends, verbose) for place, member in [*owned, *unassigned]]
+        rows += [_offsets(group, tp, member, committed, ends, verbose) for tp, member in [*owned, *unassigned]]
     columns = (*OFFSETS[:3], "LEADER-EPOCH", *OFFSETS[3:]) if verbose else OFFSETS
     return Rows(columns, rows, _notes(found), _errors(found.values()))
 
 
 def _offsets(
     group: GroupDescription,
-    place: TopicPartition,
+    tp: TopicPartition,
     member: MemberDescription | None,
     committed: Committed,
     ends: dict[TopicPartition, ListedOffset | KafkaError],
     verbose: bool,
 ) -> Sequence[Cell]:
-    found, last = committed.get(place), ends[place]
+    found, last = committed.get(tp), ends[tp]
     current = found if isinstance(found, OffsetAndMetadata) else None
     offset = current.offset if current else None
     end = None if isinstance(last, KafkaError) else last.offset
     epoch = current.leader_epoch if current and current.leader_epoch >= 0 else None
     lag = None if offset is None or end is None else end - offset
     who = (member.member_id, member.host, member.client_id) if member else (None, None, None)
-    return (group.group_id, *place, *((epoch,) if verbose else ()), offset, end, lag, *who)
+    return (group.group_id, *tp, *((epoch,) if verbose else ()), offset, end, lag, *who)
 
 
 def members(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
@@ -143,27 +143,27 @@ def delete_offsets(admin: Admin, group_id: str, topics: Sequence[str]) -> Rows:
     """Delete offsets. As with Kafka's tool, a partition without one counts as deleted."""
     if not topics:
         raise CommandError("give the topics: --topic orders, or --topic orders:0,1")
-    places, unknown = _places(admin, topics)
-    found = admin.delete_group_offsets(group_id, places) if places else {}
-    rows = [(group_id, *place, "deleted") for place, error in sorted(found.items()) if error is None]
+    partitions, unknown = _parse_partitions(admin, topics)
+    found = admin.delete_group_offsets(group_id, partitions) if partitions else {}
+    rows = [(group_id, *tp, "deleted") for tp, error in sorted(found.items()) if error is None]
     errors = dict.fromkeys(
         _errors([*unknown, *found.values()])
     )  # an error of the whole group comes once for each partition
     return Rows(("GROUP", "TOPIC", "PARTITION", "STATUS"), rows, errors=list(errors))
 
 
-def _places(admin: Admin, topics: Sequence[str]) -> tuple[list[TopicPartition], list[KafkaError]]:
+def _parse_partitions(admin: Admin, topics: Sequence[str]) -> tuple[list[TopicPartition], list[KafkaError]]:
     """Return the partitions of TOPIC or TOPIC:0,1, and the errors of topics that cannot be described."""
     wanted = [named_partitions(text) for text in topics]
     described = admin.describe_topics([topic for topic, numbers in wanted if numbers is None])
-    places = [TopicPartition(topic, number) for topic, numbers in wanted for number in numbers or ()]
+    partitions = [TopicPartition(topic, number) for topic, numbers in wanted for number in numbers or ()]
     unknown: list[KafkaError] = []
     for topic, found in described.items():
         if isinstance(found, KafkaError):
             unknown.append(found)
         else:
-            places += [TopicPartition(topic, one.partition) for one in found.partitions]
-    return places, unknown
+            partitions += [TopicPartition(topic, one.partition) for one in found.partitions]
+    return partitions, unknown
 
 
 def remove_members(
@@ -243,11 +243,11 @@ def _busiest_first(group: GroupDescription) -> list[MemberDescription]:
     return sorted(group.members, key=lambda member: (-len(member.assignment), member.member_id))
 
 
-def _partitions(places: Sequence[TopicPartition]) -> str | None:
+def _partitions(partitions: Sequence[TopicPartition]) -> str | None:
     """Return partitions in the form of Kafka's tool: topic:0,1;other:2."""
     topics = [
-        f"{topic}:{','.join(str(place.partition) for place in its)}"
-        for topic, its in groupby(places, key=lambda place: place.topic)
+        f"{topic}:{','.join(str(tp.partition) for tp in its)}"
+        for topic, its in groupby(partitions, key=lambda tp: tp.topic)
     ]
     return ";".join(sorted(topics)) or None
 
@@ -306,10 +306,10 @@ def reset(
             admin, group_id, target, _partitions_to_reset(admin, group_id, topics, all_topics=all_topics), now_ms, notes
         )
     if execute:
-        checked(admin.alter_group_offsets(group_id, {place: OffsetAndMetadata(at) for place, at in plan.items()}))
+        checked(admin.alter_group_offsets(group_id, {tp: OffsetAndMetadata(at) for tp, at in plan.items()}))
     else:
         notes.append(f"dry run ({chosen}): nothing was changed; add --execute to set these offsets")
-    return Rows(RESET_COLUMNS, [(group_id, *place, at) for place, at in sorted(plan.items())], notes)
+    return Rows(RESET_COLUMNS, [(group_id, *tp, at) for tp, at in sorted(plan.items())], notes)
 
 
 def _refuse_unless_empty(admin: Admin, group_id: str) -> None:
@@ -338,7 +338,7 @@ def _partitions_to_reset(
                 f'group "{group_id}" has no committed offsets, so --all-topics selects nothing: give --topic'
             )
         return sorted(committed)
-    places: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     named = [(text, *named_partitions(text)) for text in topics]
     described = checked(admin.describe_topics([name for _, name, _ in named]))
     for text, name, numbers in named:
@@ -347,8 +347,8 @@ def _partitions_to_reset(
         missing = sorted(set(wanted) - set(has))
         if missing:
             raise CommandError(f"--topic {text}: the topic has no partition {missing[0]}; it has {has[0]} to {has[-1]}")
-        places |= dict.fromkeys(TopicPartition(name, number) for number in wanted)
-    return list(places)
+        partitions |= dict.fromkeys(TopicPartition(name, number) for number in wanted)
+    return list(partitions)
 
 
 def named_partitions(text: str, option: str = "--topic ") -> tuple[str, list[int] | None]:
@@ -363,25 +363,30 @@ def named_partitions(text: str, option: str = "--topic ") -> tuple[str, list[int
 
 
 def _planned(
-    admin: Admin, group_id: str, target: ResetTarget, places: Sequence[TopicPartition], now_ms: int, notes: list[str]
+    admin: Admin,
+    group_id: str,
+    target: ResetTarget,
+    partitions: Sequence[TopicPartition],
+    now_ms: int,
+    notes: list[str],
 ) -> Offsets:
     if target.to_earliest:
-        return _ends(admin, places, EARLIEST)
+        return _ends(admin, partitions, EARLIEST)
     if target.to_latest:
-        return _ends(admin, places, LATEST)
+        return _ends(admin, partitions, LATEST)
     if target.to_offset is not None:
-        return _within_range(admin, dict.fromkeys(places, target.to_offset), notes)
+        return _within_range(admin, dict.fromkeys(partitions, target.to_offset), notes)
     if target.to_current:
-        committed = _committed(admin, group_id, places)
-        missing = [place for place in places if place not in committed]
+        committed = _committed(admin, group_id, partitions)
+        missing = [tp for tp in partitions if tp not in committed]
         return _within_range(admin, committed, notes) | _ends(admin, missing, LATEST)
     if target.shift_by is not None:
-        committed = _committed(admin, group_id, places)
-        missing = [place for place in places if place not in committed]
+        committed = _committed(admin, group_id, partitions)
+        missing = [tp for tp in partitions if tp not in committed]
         if missing:
             raise CommandError(f'--shift-by: group "{group_id}" has no committed offset for {missing[0]} to shift')
-        return _within_range(admin, {place: at + target.shift_by for place, at in committed.items()}, notes)
-    return _by_time(admin, places, _time_ms(target, now_ms), notes)
+        return _within_range(admin, {tp: at + target.shift_by for tp, at in committed.items()}, notes)
+    return _by_time(admin, partitions, _time_ms(target, now_ms), notes)
 
 
 def _time_ms(target: ResetTarget, now_ms: int) -> int:
@@ -401,32 +406,32 @@ def _time_ms(target: ResetTarget, now_ms: int) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _by_time(admin: Admin, places: Sequence[TopicPartition], at_ms: int, notes: list[str]) -> Offsets:
+def _by_time(admin: Admin, partitions: Sequence[TopicPartition], at_ms: int, notes: list[str]) -> Offsets:
     """Return the offset of the first record since a time, or the end of the partition if there is none."""
-    found = checked(admin.list_offsets(dict.fromkeys(places, max(at_ms, 0))))
-    offsets = {place: listed.offset for place, listed in found.items() if listed.offset >= 0}
-    rest = [place for place in places if place not in offsets]
-    notes += [f"{place} has no record since then: using its end" for place in rest]
+    found = checked(admin.list_offsets(dict.fromkeys(partitions, max(at_ms, 0))))
+    offsets = {tp: listed.offset for tp, listed in found.items() if listed.offset >= 0}
+    rest = [tp for tp in partitions if tp not in offsets]
+    notes += [f"{tp} has no record since then: using its end" for tp in rest]
     return offsets | _ends(admin, rest, LATEST)
 
 
-def _ends(admin: Admin, places: Collection[TopicPartition], which: int) -> Offsets:
-    return {place: found.offset for place, found in checked(admin.list_offsets(dict.fromkeys(places, which))).items()}
+def _ends(admin: Admin, partitions: Collection[TopicPartition], which: int) -> Offsets:
+    return {tp: found.offset for tp, found in checked(admin.list_offsets(dict.fromkeys(partitions, which))).items()}
 
 
-def _committed(admin: Admin, group_id: str, places: Sequence[TopicPartition]) -> Offsets:
-    found = checked(admin.list_group_offsets(group_id, places))
-    return {place: one.offset for place, one in found.items() if one is not None}
+def _committed(admin: Admin, group_id: str, partitions: Sequence[TopicPartition]) -> Offsets:
+    found = checked(admin.list_group_offsets(group_id, partitions))
+    return {tp: one.offset for tp, one in found.items() if one is not None}
 
 
 def _within_range(admin: Admin, wanted: Mapping[TopicPartition, int], notes: list[str]) -> Offsets:
     """Move each offset into the range of its partition, as Kafka's tool does, and add a note."""
     first, last = _ends(admin, wanted, EARLIEST), _ends(admin, wanted, LATEST)
     plan = {}
-    for place, at in wanted.items():
-        plan[place] = min(max(at, first[place]), last[place])
-        if plan[place] != at:
-            notes.append(f"{place} has offsets {first[place]} to {last[place]}: using {plan[place]} instead of {at}")
+    for tp, at in wanted.items():
+        plan[tp] = min(max(at, first[tp]), last[tp])
+        if plan[tp] != at:
+            notes.append(f"{tp} has offsets {first[tp]} to {last[tp]}: using {plan[tp]} instead of {at}")
     return plan
 
 

@@ -37,9 +37,9 @@ __all__ = [
 ]
 
 AdminCommand = Callable[["Admin"], "Rows"]
-"""What a command does with an admin client."""
+"""A command's work with an admin client."""
 HOST, PORT = "127.0.0.1", "9092"
-"""Where `coterie serve` listens by default. A test compares it with the table, which would take long to load here."""
+"""The default address of `coterie serve`. A test compares it with the table, which would take long to load here."""
 BOOTSTRAP = f"{HOST}:{PORT}"
 CONNECT_MS = 3_000
 DEFAULTS = {

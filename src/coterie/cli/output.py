@@ -1,4 +1,4 @@
-"""What commands print: rows as a table, JSON or CSV; errors and the warnings of a client on stderr."""
+"""The output of commands: rows as a table, JSON or CSV; errors and the warnings of a client on stderr."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from coterie.client.event_log import ClosedWithRecords, DeliveryFailed
 from coterie.client.producer.delivery import RecordMetadata
 from coterie.client.producer.producer import Content, Producer
 from coterie.errors import CoterieError, KafkaError
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 DEFAULTS = {"bootstrap.servers": (BOOTSTRAP,)}
 SHOWN_AFTER_S = 1.0

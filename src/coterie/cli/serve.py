@@ -42,7 +42,7 @@ Address = tuple[str, int]
 DATA = "coterie-data"
 MAX_TEXT = 300
 MAX_ENTRIES = 3
-"""How many entries of a list or a mapping a line of text shows."""
+"""The number of entries of a list or a mapping that a line of text shows."""
 FREQUENT = (OffsetsStored, MemberRejoined, MemberAssigned)
 """Facts that healthy groups cause all the time; text leaves them out unless all facts are asked for."""
 

@@ -114,7 +114,7 @@ def reassign(admin: Admin, where: str, nodes: Sequence[int]) -> Rows:
     if numbers is None:
         numbers = [part.partition for part in checked(admin.describe_topics([name]))[name].partitions]
     found = admin.alter_partition_reassignments({(name, number): nodes for number in numbers})
-    failed = {place.partition for place, error in found.items() if error is not None}
+    failed = {tp.partition for tp, error in found.items() if error is not None}
     described = describe(admin, [name], internal=True) if len(failed) < len(found) else Rows(PARTITION, [])
     rows = [row for row in described.rows if row[1] in numbers and row[1] not in failed]
     return Rows(PARTITION, rows, errors=[*_errors(found), *described.errors])

@@ -14,7 +14,8 @@ from coterie.assignors import Assignor, assignor
 from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.records import MAX_OFFSET
-from coterie.settings.client_settings import ConsumerSettings, check_mapping
+from coterie.settings.client_settings import check_mapping
+from coterie.settings.consumer_settings import ConsumerSettings
 
 __all__ = [
     "ByPartition",
@@ -48,7 +49,7 @@ Offsets = (
 """A Mapping is invariant in its keys, so each form that a caller may write is named."""
 
 Topics = str | Iterable[str] | Pattern[str] | SubscriptionPattern
-"""What can be subscribed to."""
+"""The types that can be subscribed to."""
 
 T = TypeVar("T")
 ByPartition = Mapping[TopicPartition, T] | Mapping[tuple[str, int], T]

@@ -1,4 +1,4 @@
-"""What clients write to their logs: a line for each event, from one table.
+"""The log lines of clients: a line for each event, from one table.
 
 The loggers are `coterie.consumer`, `coterie.producer` and `coterie.admin`. Nothing is installed but a NullHandler: what
 is shown, and where, is the application's choice. A line's event is on the record as `record.event`.
@@ -17,11 +17,12 @@ from coterie.client.consumer.fetch_requests import LogTruncated
 from coterie.client.member import facts
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
-from coterie.settings.client_settings import ClientSettings, ConsumerSettings
+from coterie.settings.client_settings import ClientSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 __all__ = [
     "LINES",
-    "AuthenticationFailed",
+    "ClientAuthenticationFailed",
     "ClosedWithRecords",
     "DeliveryFailed",
     "EventLog",
@@ -54,7 +55,7 @@ class NodeUnreachable:
 
 
 @dataclass(slots=True)
-class AuthenticationFailed:
+class ClientAuthenticationFailed:
     """A node and this client do not accept each other, for the first time of several; it is raised, too."""
 
     node: str
@@ -63,7 +64,7 @@ class AuthenticationFailed:
 
 @dataclass(slots=True)
 class NodeReached:
-    """A node was connected to, after `NodeUnreachable` or `AuthenticationFailed`."""
+    """A node was connected to, after `NodeUnreachable` or `ClientAuthenticationFailed`."""
 
     node: str
     attempts: int
@@ -114,7 +115,7 @@ class Line(NamedTuple):
     template: str
     values: Callable[[Any], tuple[object, ...]]
     when: str
-    """When the line is written, for the documentation."""
+    """The occasion on which the line is written, for the documentation."""
 
 
 def _listed(partitions: Collection[TopicPartition]) -> str:
@@ -296,7 +297,7 @@ LINES: Mapping[type, Line] = {
         lambda event: (event.node, event.why),
         "a node cannot be connected to; once, until it can",
     ),
-    AuthenticationFailed: Line(
+    ClientAuthenticationFailed: Line(
         WARNING,
         "cannot connect to %s: %s",
         lambda event: (event.node, event.why),
@@ -336,7 +337,7 @@ LINES: Mapping[type, Line] = {
         "close() could not deliver everything",
     ),
 }
-"""Of each event: level, text, and what is filled in. Values of records and settings are in none of them."""
+"""The level, the text and the fields of each event. No text contains values of records or settings."""
 
 _NUMBERS = {kind: count(1) for kind in ("consumer", "producer", "admin")}
 for _kind in _NUMBERS:

@@ -1,10 +1,10 @@
-"""What clients measure, under the names of Kafka's metrics. No I/O; the time comes in.
+"""The metrics of clients, under Kafka's names. No I/O; the time comes in.
 
-`metrics()` of a client returns `{group: {name: value}}`. A value that nobody has measured yet is None, never 0: an
-average of nothing, say, or the time since a rebalance that never was. What was counted is a number from the start.
+`metrics()` of a client returns `{group: {name: value}}`. A value that was not measured yet is None, never 0:
+for instance an average without samples, or the time since the last rebalance if there was none. A count starts at 0.
 
-An average, a maximum and a rate are those of the last samples (metrics.num.samples, metrics.sample.window.ms), a total
-is that of the client's life. Times are in milliseconds where the name does not say otherwise.
+Averages, maxima and rates are of the last samples (metrics.num.samples, metrics.sample.window.ms); a total is of the
+client's life. Times are in milliseconds unless the name says otherwise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Metrics = dict[str, dict[str, float | None]]
-"""By group and name."""
+"""The values by group and name."""
 
 _NOTHING = float("-inf")
 
@@ -112,7 +112,7 @@ class Sensor:
 
 
 class ClientMetrics:
-    """What every client measures: its connections and requests."""
+    """The metrics of every client: connections and requests."""
 
     def __init__(self, settings: ClientSettings = _DEFAULTS) -> None:
         self.settings = settings
@@ -171,7 +171,7 @@ class ConsumerMetrics(ClientMetrics):
         self._full_poll_ended_ms = now_ms
 
     def taken(self, records: int, bytes_: int, lag: int | None, now_ms: int) -> None:
-        """So many records and bytes have been handed over in all; `lag` is the largest of any partition now."""
+        """Note how many records and bytes were handed over in all; `lag` is the largest of any partition now."""
         if records > self.records.total:
             self.records.record(records - self.records.total, now_ms)
         if bytes_ > self.bytes.total:
@@ -308,7 +308,7 @@ PARTITION_ROWS: Mapping[str, str] = {
     "records-lag": "records the partition has beyond the consumer's position",
     "records-lead": "records from the beginning of the log to the consumer's position",
 }
-"""In groups of their own, `consumer-fetch-manager-metrics,topic=orders,partition=0`: Kafka's tags."""
+"""The metrics of one partition. Each has its own group: `consumer-fetch-manager-metrics,topic=orders,partition=0`."""
 
 PRODUCER_ROWS: Mapping[str, tuple[Row, ...]] = {
     "producer-metrics": (

@@ -1,6 +1,6 @@
 """The settings of each client as keyword arguments, so that an editor completes them and mypy refuses others.
 
-Made from the table in `client_settings.py` by `make docs`; do not edit. None counts as not given.
+Made from the tables in `coterie.settings` by `make docs`; do not edit. None counts as not given.
 """
 
 from __future__ import annotations
@@ -167,7 +167,8 @@ class ClientKwargs(TypedDict, total=False):
     ssl_check_hostname: bool | str | None
     """Another name of ssl_endpoint_identification_algorithm."""
     enable_ssl_certificate_verification: bool | None
-    """Whether the broker's certificate is verified at all. Without it anybody can pose as the broker. Default: true."""
+    """Whether the broker's certificate is verified at all. Without it, any server can pose as the broker. Default:
+    true."""
     ssl_enabled_protocols: str | Sequence[str] | None
     """The versions of TLS that are allowed. Default: TLSv1.2,TLSv1.3."""
     ssl_cipher_suites: str | Sequence[str] | None
@@ -232,7 +233,7 @@ class ProducerKwargs(ClientKwargs, total=False):
     """The settings of a producer."""
 
     acks: str | int | None
-    """Who must have a record before it is acknowledged: all in-sync replicas (all), the leader (1) or nobody (0).
+    """Which replicas must have a record before it is acknowledged: all in sync (all), the leader (1), none (0).
     Default: all."""
     enable_idempotence: bool | None
     """Whether each record is stored exactly once and in order, however often it is sent. Default: true."""

@@ -1,4 +1,4 @@
-"""What callers of consumer, producer and admin hold in their hands."""
+"""The types that users of consumer, producer and admin get and give."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who a consumer is in its group.
+    """The identity of a consumer in its group.
 
     Args:
         group_id: The `group.id`.

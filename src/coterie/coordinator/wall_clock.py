@@ -8,9 +8,9 @@ set forward by mistake, and what was deleted does not come back when it is set r
 from __future__ import annotations
 
 STEP_MS = 1_000
-"""A clock that moves further than this between two looks was set; one that is slewed moves less."""
+"""A clock that jumps by more than this between two readings was set; one that is slewed moves less."""
 DOUBT_MS = 60 * 60 * 1_000
-"""A clock that was set forward is not believed for so long where data would be deleted."""
+"""The time for which a clock that was set forward is not trusted where data would be deleted."""
 
 
 class WallClock:
@@ -42,6 +42,6 @@ class WallClock:
         return by_ms if abs(by_ms) > STEP_MS else 0
 
     def was_away(self, ms: int) -> None:
-        """`now_ms` has stood still for so long, and the wall clock went on."""
+        """Note that `now_ms` stood still for this long while the wall clock ran."""
         self.ahead_ms += ms
         self._ahead_before_ms += ms

@@ -39,13 +39,13 @@ from coterie.sim.faults import BrokerPaused, CutOff, Paused
 from coterie.sim.machine import Machine
 from coterie.sim.plan import Plan
 from coterie.sim.run import simulate
-from coterie.sim.steps import Come, Fault, Leave, Step, Undo
+from coterie.sim.steps import Come, Fault, Leave, PlanStep, Undo
 from coterie.sim.world import Observer, World
 
 RESTARTED: Mapping[Design, RestartOf] = {
     design: RestartOf.BROKERS if design is Design.SERVER else RestartOf.MEMBERS for design in Design
 }
-"""What is restarted to bring a new assignor in. Under design 4 the brokers have both, and members name one (K16)."""
+"""The processes that are restarted for a new assignor. Under design 4 brokers have both; members name one (K16)."""
 
 
 def simulate_design(design: Design, scenario: Scenario) -> DesignRun:
@@ -134,7 +134,7 @@ SETTINGS: Mapping[str, object] = {
 RETRY_MS = 100
 RECORD_MS = 2_000
 DRIFT_PPM = 20_000
-"""How much faster or slower the clocks of hosts are, at most. After a rebalance, all members send their heartbeats at
+"""The largest difference in speed between the clocks of hosts. After a rebalance, all members send their heartbeats at
 the same moments. In a real group these spread within an hour, since timers are late by some milliseconds each time;
 here, by the drift, within a minute. Without it, all members of an eager group would stop together."""
 
@@ -161,7 +161,7 @@ def simulate_kafka_design(design: Design, scenario: Scenario) -> DesignRun:
     return result
 
 
-def _steps(design: Design, scenario: Scenario) -> list[Step]:
+def _steps(design: Design, scenario: Scenario) -> list[PlanStep]:
     habits, renewed = (
         replace(one, auto_commit_interval_ms=1_000, poll_ms=10_000, fetch_max_wait_ms=10_000)
         for one in STRATEGIES[design]
@@ -169,7 +169,7 @@ def _steps(design: Design, scenario: Scenario) -> list[Step]:
     return [step for act in scenario.acts for step in _step(act, habits, renewed)]
 
 
-def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[Step]:
+def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[PlanStep]:
     at_ms, who, for_ms = act.at_ms, act.who, act.for_ms
     match act.do:
         case ActionKind.JOIN:
@@ -193,7 +193,7 @@ def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Crashes(Step):
+class _Crashes(PlanStep):
     slot: str
 
     def begin(self, world: World) -> None:
@@ -203,7 +203,7 @@ class _Crashes(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Restarts(Step):
+class _Restarts(PlanStep):
     slot: str
     habits: Habits
 

@@ -1,4 +1,4 @@
-"""What a scenario costs under a design: requests and messages by period, and who owned which partition when.
+"""The cost of a scenario under a design: requests and messages by period, and the owner of each partition over time.
 
 `OwnershipTimeline` gets every change of members and of what they own, and finds the times in which a partition had two
 owners or none. A group is stable when every partition has one owner and every member that can own something does.
@@ -68,7 +68,7 @@ class OwnershipTimeline:
         self._note_stability(at_ms)
 
     def owns(self, who: str, what: Collection[Partition], at_ms: int) -> None:
-        """From now on `who` owns these partitions and no others."""
+        """Note that `who` owns these partitions and no others from now on."""
         before, after = self._owned.get(who), frozenset(what)
         if before is None or before == after:
             return
@@ -153,7 +153,7 @@ class ChangeCost:
     reads: int
     """Reads from ZooKeeper."""
     membership_reads: int
-    """Those of the reads that list members or read their subscriptions."""
+    """The reads that list members or read their subscriptions."""
     attempts: int
     """Design 1: how often a member listed the members to assign partitions."""
     messages: int
@@ -161,7 +161,7 @@ class ChangeCost:
     restarts: int
     """Processes that were stopped and started again."""
     stable_after_ms: int | None
-    """How long until the group is stable again; None if it is not within the period."""
+    """The time until the group is stable again; None if it is not within the period."""
     two_owners: Total
     unassigned: Total
 
@@ -171,9 +171,9 @@ class DesignRun:
     design: Design
     scenario: Scenario
     owns: OwnershipTimeline
-    """Under design 1 what a process reads; under the others what it can commit."""
+    """The partitions that a process reads (design 1) or can commit (the other designs)."""
     believes: OwnershipTimeline
-    """What a process believes to own, also while it is paused or after it was replaced."""
+    """The partitions that a process believes to own, also while it is paused or after it was replaced."""
     marks: list[Counter[str]] = field(default_factory=list)
     """The counters at the begin of each period, and at the end."""
     went_back: int = 0

@@ -162,7 +162,7 @@ class ZooKeeperGroup:
 
 @dataclass(frozen=True, slots=True)
 class HerdCost:
-    """What one change cost a group of this size."""
+    """The cost of one change for a group of this size."""
 
     change: str
     design: Design
@@ -172,7 +172,7 @@ class HerdCost:
     """The same, as the server counts it."""
     reads: int
     membership_reads: int
-    """Those of the reads that list members or read their subscriptions."""
+    """The reads that list members or read their subscriptions."""
     attempts: int
     """Design 1: how often a member listed the members to assign partitions."""
 
@@ -410,7 +410,7 @@ class ProcessRun:
     lost: int
     twice: int
     join_s: float
-    """How long each change took until the group was stable again. It depends on the machine's load."""
+    """The time that each change took until the group was stable again. It depends on the machine's load."""
     death_s: float
     strategy_s: float | None
     restarted: str
@@ -418,7 +418,7 @@ class ProcessRun:
     untouched: str
     """The processes that were not restarted."""
     overlap_ms: int
-    """How long the stopped member still believed to read what another member had taken over."""
+    """The time for which the stopped member still believed to own partitions that another member had taken over."""
 
 
 _BACKWARDS, _BACKWARDS_COOPERATIVE = (f"{one.__module__}:{one.__name__}" for one in (Backwards, BackwardsCooperative))

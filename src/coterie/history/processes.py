@@ -53,7 +53,7 @@ MEMBER_RUN_MS, BROKER_RUN_MS = 5, 50
 
 @dataclass(frozen=True, slots=True)
 class ProgressEntry:
-    """What a process read from a moment on, and its counts of requests and notifications at that moment."""
+    """The partitions that a process reads from a moment on, and its counts of requests and notifications then."""
 
     at_ms: int
     reads: frozenset[Partition]
@@ -258,7 +258,7 @@ class ZooKeeperMemberProcess(DesignProcess):
             self._consumer.seek(TopicPartition(*one), offset)
 
     def _stop_reading(self, _effect: StopReading) -> None:
-        """Nothing is processed in the meantime: the thread that reads is the one that runs this."""
+        """Stop reading. No record is processed in the meantime: the thread that reads is the one that runs this."""
         positions, self._positions = self._positions, {}
         self._consumer.assign([])
         self._driver.post(Stopped(positions))

@@ -38,7 +38,7 @@ class ActionKind(StrEnum):
 
 
 class RestartOf(StrEnum):
-    """What is restarted in a rolling restart."""
+    """The kind of process that a rolling restart restarts."""
 
     MEMBERS = "members"
     BROKERS = "brokers"

@@ -132,7 +132,7 @@ class ServerSideMember:
         self._session = ANY_SESSION
         self._is_connected = self._awaits_address = False
         self._stops_for: StopReadingRequest | CommitRefused | SessionBegan | None = None
-        """Why reading is being stopped, which decides what follows."""
+        """The reason why reading is being stopped, which decides what follows."""
         self._on: Mapping[type, Callable[[Any, int], Effects]] = {
             SessionBegan: self._session_began,
             SessionEnded: self._session_ended,

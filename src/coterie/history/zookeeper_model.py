@@ -145,7 +145,7 @@ class EnsembleClient:
         self.cuts = 0
         """The number of reasons why nothing reaches or leaves this client."""
         self.held: deque[tuple[Callback, Any]] = deque()
-        """What could not pass, in order."""
+        """The messages that could not pass, in order."""
         self.up_at_ms = self.down_at_ms = 0
         self.under_way: dict[int, ZkRequest] = {}
         """Requests without a response."""

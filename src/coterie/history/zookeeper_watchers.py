@@ -90,9 +90,9 @@ class WatchingConsumer:
         self.phase = ConsumerPhase.AWAY
         self.reads: frozenset[Partition] = frozenset()
         self.attempts = 0
-        """How often it has listed the members."""
+        """The number of times that it has listed the members."""
         self.conflicts = 0
-        """How often another consumer held a partition it should claim."""
+        """The number of times that another consumer held a partition it should claim."""
         self.has_given_up = False
         self._subscribed = subscribed
         self._topics = topics

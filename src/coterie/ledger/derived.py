@@ -316,7 +316,7 @@ class _Member:
 
 @dataclass(slots=True)
 class EpochChanges:
-    """What the records since the last group epoch say about the cause of the next: they come before it (K27)."""
+    """The causes of the next group epoch, from the records since the last one: they come before it (K27)."""
 
     came: list[str] = field(default_factory=list)
     left: dict[str, str | None] = field(default_factory=dict)
@@ -351,7 +351,7 @@ class EpochChanges:
         return [self.replaced.get(one, one) for one in self.left if one not in self.came]
 
     def ids(self) -> tuple[list[str], list[str]]:
-        """Return the ids that are new, and those that are gone: a static member that came back has both."""
+        """Return the ids that are new, and those that disappeared: a static member that returned has one of each."""
         replaced = {new: old for new, old in self.replaced.items() if new not in self.left}
         return [*self.joiners, *replaced], [*self.leavers, *replaced.values()]
 

@@ -1,4 +1,4 @@
-"""Who owns which partition, from the members' own view, and since when a partition is unassigned.
+"""The owner of each partition, from the members' own view, and since when a partition is unassigned.
 
 In a classic group a member gives up what its JoinGroup no longer lists as owned; a cooperative member reads on in the
 rest. It owns what a stored assignment gives it. In a consumer group (KIP-848) a member owns what it is assigned, and
@@ -28,7 +28,7 @@ class Move:
     """The last owner, even if it has left; empty if there was none."""
     new_owner: str
     unassigned_ms: int | None = None
-    """How long it had no owner before; None if that is not known, as of a partition that never had one."""
+    """The time for which it was unassigned before; None if that is not known, as for one that never had an owner."""
 
 
 @dataclass(slots=True)

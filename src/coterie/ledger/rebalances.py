@@ -1,4 +1,4 @@
-"""Fold facts into rebalances: why each began, which member caused it, who was late, what moved, what it cost.
+"""Fold facts into rebalances: cause, member that caused it, last member to join, moved partitions, cost.
 
 A rebalance of a classic group has a join phase and a sync phase. In a consumer group (KIP-848) it is one group epoch:
 the group is Assigning until the target assignment is computed, and Reconciling until every member has reached it.
@@ -48,7 +48,7 @@ class Rebalance:
     reason: str | None
     """The reason that the client sent, if any."""
     began_ms: int
-    """For a derived rebalance, when it ended: when it began is not known."""
+    """The begin of the rebalance; of a derived one the end, because its begin is not known."""
     old_generation_id: int
     """The generation, or group epoch, before it."""
     waits_for: list[str]
@@ -58,11 +58,12 @@ class Rebalance:
     """The assignor."""
     leader_id: str = ""
     joined_ms: int | None = None
-    """When the join phase was over or, in a consumer group, when the target assignment was computed."""
+    """The end of the join phase or, in a consumer group, the time at which the target assignment was computed."""
     ended_ms: int | None = None
     outcome: RebalanceOutcome = RebalanceOutcome.RUNNING
     joined_after_ms: dict[str, int] = field(default_factory=dict)
-    """How long after the begin each member joined or, in a consumer group, had all of its target assignment."""
+    """The time after the begin at which each member joined or, in a consumer group, had all of its target
+    assignment."""
     revoked_after_ms: dict[str, int | None] = field(default_factory=dict)
     """The members of a consumer group that had to give up partitions, for which others waited.
 

@@ -57,7 +57,7 @@ def restored_record(*fields: Any) -> Any:
 
 
 def read_records(plain: Buffer, header: BatchHeader, topic: str, partition: int, first: int, end: int) -> list[Record]:
-    """Those records of a batch, decompressed, whose offsets are in [first, end)."""
+    """Return the records of a batch, decompressed, whose offsets are in [first, end)."""
     found = []
     kind, epoch = header.timestamp_type, header.leader_epoch
     for offset, timestamp, key, value, raw in _placed(plain, header):
@@ -223,9 +223,9 @@ class Columns:
 
     def _start(self) -> None:
         self.rows = 0
-        """How many records there are so far."""
+        """The number of records so far."""
         self.plain_bytes = 0
-        """How many bytes they were read from."""
+        """The number of bytes that they were read from."""
         self._offsets, self._timestamps, self._types = array("q"), array("q"), array("i")
         self._keys, self._values, self._names, self._contents = (_Binary() for _ in range(4))
         self._header_ends = array("i", [0])
@@ -401,7 +401,7 @@ def _zigzag(value: int) -> bytes:
 
 
 ANYWHERE = -(1 << 31)
-"""Among partitions: whichever has its turn. No number that a mistake would have."""
+"""The partition number that means: choose the partition in turn. No wrong number can be equal to it."""
 
 
 def append_rows(
@@ -466,7 +466,7 @@ def murmur2(data: Buffer) -> int:
 
 
 def partitions_of_keys(keys: BinaryColumn, rows: int, partitions: int, without_key: int) -> bytes:
-    """Where Kafka's producers send each key, as int32; rows that have none go to the partition `without_key`."""
+    """Return the partition that Kafka's producers choose for each key, as int32; a null key gives `without_key`."""
     if partitions < 1:
         raise ValueError(f"keys cannot be spread over {partitions} partitions")
     found = array("i")

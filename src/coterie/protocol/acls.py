@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Self
 
 WILDCARD = "*"
-"""As the name of a LITERAL pattern: every resource of the type."""
+"""The name of a LITERAL pattern that means every resource of the type."""
 ANY_HOST = "*"
 ANY_USER = "User:*"
 CLUSTER_NAME = "kafka-cluster"
@@ -29,7 +29,7 @@ class _Code(IntEnum):
 
 
 class AclResourceType(_Code):
-    """What kind of resource an ACL is about. Kafka calls it `ResourceType`."""
+    """The type of resource that an ACL is about. Kafka calls it `ResourceType`."""
 
     UNKNOWN = 0
     ANY = 1
@@ -42,7 +42,7 @@ class AclResourceType(_Code):
 
 
 class PatternType(_Code):
-    """How a pattern names resources. ANY and MATCH are for filters."""
+    """The way a pattern names resources. ANY and MATCH are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -126,7 +126,7 @@ class ResourcePattern:
 @dataclass(frozen=True, slots=True, order=True)
 class AccessControlEntry:
     principal: str
-    """`User:` and a name, or `User:*` for everybody."""
+    """`User:` and a name, or `User:*` for every principal."""
     host: str = ANY_HOST
     """The address that the client connects from, or `*`. Host names and networks match nothing."""
     operation: AclOperation = AclOperation.ALL

@@ -50,7 +50,7 @@ class Api:
     by_id: int = NEVER
     """The first version that knows topics by id (KIP-516); for most, the first that does not know their names."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """What is not supported, and why."""
+    """The parts that are not supported, and why."""
     refused: range = range(0)
     advertised: bool = True
 
@@ -201,7 +201,7 @@ class NodeEndpoint:
 
 
 class ResourceType(IntEnum):
-    """What kind of resource has the configs."""
+    """The type of the resource that has the configs."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -216,7 +216,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where the value of a config comes from."""
+    """The source of a config's value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1

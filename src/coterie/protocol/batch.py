@@ -220,9 +220,9 @@ def check_sum(data: Buffer, header: BatchHeader, at: int = 0) -> None:
 
 
 def check_from_client(header: BatchHeader, max_decompressed: int = MAX_SEQUENCE) -> None:
-    """What Kafka demands of a producer's batch beyond the checksum; one of our own or a compacted one may differ.
+    """Raise unless a producer's batch is as Kafka demands, beyond its checksum. A compacted batch may differ.
 
-    The records are not opened: that so many fit into the bytes, or into as many as they may unpack to, must do.
+    The records are not opened. It is only checked that their number can fit into the bytes, also when decompressed.
     """
     _ = header.compression
     if header.base_offset != 0:

@@ -157,7 +157,7 @@ class Reader:
     # --- arrays and tagged fields -------------------------------------------------------------------------------------
 
     def array_length(self, element_size: int) -> int:
-        """How many elements follow, each of at least `element_size` bytes."""
+        """Return how many elements follow, each of at least `element_size` bytes."""
         return self._length(self.int32(), element_size)
 
     def compact_array_length(self, element_size: int) -> int:

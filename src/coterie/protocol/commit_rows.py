@@ -173,7 +173,7 @@ class FetchedRows(_Rows, Sequence[FetchedOffset]):
 
     @classmethod
     def of_commit(cls, rows: CommitRows) -> Self:
-        """What is asked for lies in the commit as it lies in the answer, but for the ends of its rows."""
+        """Make the rows of a response from the rows of a commit: only the end of each row differs."""
         parts = _parts(len(rows.numbers)).unpack(rows.rows)
         return cls(rows.topic, _FETCHED_END.join(parts) + _FETCHED_END)
 

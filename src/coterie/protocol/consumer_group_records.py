@@ -73,7 +73,7 @@ class TargetEpoch:
 @dataclass(slots=True, frozen=True)
 class TargetAssignment:
     partitions: Mapping[UUID, Sequence[int]]
-    """By topic."""
+    """The partitions, by topic."""
     written: bytes | None = field(default=None, compare=False, repr=False)
     """Its bytes, if they were made before, with `write_target`."""
 

@@ -1,4 +1,4 @@
-"""What a fetch brought of one partition: its batches, whole and in sum, and of them what a consumer may see.
+"""The fetched data of one partition: its batches, and the records in them that a consumer may see.
 
 Batches are opened one after the other, as records are taken, so that an answer of many megabytes costs nothing before
 it is read, and what is before a broken batch is handed out before the error.
@@ -69,7 +69,7 @@ class FetchedBatches:
         self.topic = topic
         self.partition = partition
         self.next_offset = next_offset
-        """The position: where to go on when everything taken so far is done."""
+        """The position after all records that were taken so far."""
         self.last_epoch = NO_EPOCH
         """The leader epoch of the batch that ends at `next_offset` or contains it, shown or not (KIP-320)."""
         self.until_offset = until_offset

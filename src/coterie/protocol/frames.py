@@ -44,16 +44,16 @@ class FrameCutter:
         """Bytes still to come before there is something to cut; 0 if no frame is incomplete."""
         self._uncut = b""
         self._at = 0
-        """Where in `_uncut` the next frame begins."""
+        """The position in `_uncut` at which the next frame begins."""
 
     @property
     def has_more(self) -> bool:
-        """Whether there may be frames that were not returned yet: see `more`."""
+        """True if there may be frames that were not returned yet: see `more`."""
         return bool(self._uncut)
 
     @property
     def is_within_frame(self) -> bool:
-        """Whether a part of a frame has arrived."""
+        """True if a part of a frame has arrived."""
         return self._missing > 0
 
     def feed(self, data: bytes, most: int = sys.maxsize) -> list[bytes]:

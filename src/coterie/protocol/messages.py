@@ -4,7 +4,7 @@ An API file reshapes what arrives on the wire into these and back, so that a rul
 the client. Where an old version behaves differently, the difference is a field here: `needs_member_id`, not a version.
 
 Requests and replies are not frozen: a frozen one costs four times as much to build, and they are on the hot path.
-Nobody changes one after it was built.
+They are not changed after they are built.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ConsumerGroupHeartbeat:
     group_id: str
     member_id: str
     member_epoch: int
-    """The epoch that the member was told; 0: it joins; -1: it leaves; -2: a static member leaves for a while."""
+    """The member epoch; 0: it joins; -1: it leaves; -2: a static member leaves for a while."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -184,7 +184,7 @@ class DescribeGroup:
     token: Token
     group_id: str
     asks_rights: bool = False
-    """Whether the client asked for authorized operations, of all groups of a request."""
+    """True if the client asked for the authorized operations of all groups in the request."""
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ class TransactionMarker:
 
 @dataclass(slots=True)
 class TopicsDeleted:
-    """Topics are gone; so are the offsets committed for them (rule 23)."""
+    """Topics were deleted; so are the offsets committed for them (rule 23)."""
 
     topics: frozenset[str]
 
@@ -333,7 +333,7 @@ class DescribedGroup:
     error: ErrorCode = ErrorCode.NONE
     exists: bool = True
     authorized_operations: int = NOT_ASKED
-    """What the client may do with the group, as bits, if it asked."""
+    """The operations that the client is authorized for, as bits, if it asked."""
 
 
 @dataclass(slots=True)

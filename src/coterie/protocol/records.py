@@ -82,7 +82,7 @@ MAX_DECOMPRESSED = 128 * 1024 * 1024
 """The most a batch may decompress to unless the caller says otherwise: far above what clients send, far below harm."""
 
 IS_COMPILED = Record.__module__ == "coterie.protocol._fast_records"
-"""Whether records are read and written by `_fast_records.pyx`; COTERIE_PURE=1 in the environment says no."""
+"""True if `_fast_records.pyx` reads and writes records; COTERIE_PURE=1 in the environment turns it off."""
 
 MAX_OFFSET = (1 << 63) - 1
 NO_LIMIT = (1 << 31) - 1
@@ -211,7 +211,7 @@ class OffsetPairs(Sequence[Pair]):
     def __init__(self, count: int, pieces: list[tuple[bytes, bytes, bytes]]) -> None:
         self._count = count
         self.pieces = pieces
-        """For each commit: its rows, the start of its keys, and the end of its values."""
+        """The rows of each commit, with the start of its keys and the end of its values."""
 
     def __len__(self) -> int:
         return self._count

@@ -1,17 +1,15 @@
-"""The tables of the clients' settings: names, types, bounds and defaults of the Java clients of Kafka 4.3.1.
+"""The settings that all clients have, and those of the admin client: names, types and defaults of Java's (Kafka 4.3.1).
 
-    ConsumerSettings.of({"bootstrap.servers": "localhost:9092", "group.id": "orders"})
-    ConsumerSettings.of(bootstrap_servers=["a:9092", "b:9092"], group_id="orders")
+    AdminSettings.of({"bootstrap.servers": "localhost:9092"})
     AdminSettings.load(properties=text, sets=["request.timeout.ms=5000"])
 
-`ClientSettings` has what all clients have; `ConsumerSettings`, `ProducerSettings` and `AdminSettings` add to it.
+`consumer_settings.py` and `producer_settings.py` add to `ClientSettings`; `security_settings.py` has its TLS and SASL.
 `UNSUPPORTED` has the rows of settings that only the Java clients have. docs/client-settings.md and
 `coterie.client.settings_kwargs` are generated.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -37,24 +35,9 @@ from coterie.settings.config_providers import resolve_references
 from coterie.settings.security_settings import UNSUPPORTED_SECURITY, SecuritySettings, protocol_problem
 from coterie.settings.sources import from_properties, from_sets
 
-__all__ = [
-    "Address",
-    "AdminSettings",
-    "ClientSettings",
-    "ConsumerSettings",
-    "ProducerSettings",
-    "check_mapping",
-    "duration_ms",
-    "heartbeat_problem",
-]
-
 CLIENT = "Every client"
-GROUP = "The consumer: its group"
-FETCH = "The consumer: reading"
-PRODUCER = "The producer"
 
 _NO_PUSH = "metrics are not pushed to brokers; metrics() has them"
-_OWN_CHOICE = "a slow broker gets less as its queue grows, and is never left out"
 
 UNSUPPORTED = (
     refused(
@@ -112,69 +95,6 @@ def parse_addresses(texts: Sequence[str], security_protocol: str, problems: list
         else:
             found.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
     return tuple(found)
-
-
-_DURATION = re.compile(
-    r"P(?:(?P<days>\d{1,9})D)?(?:T(?=\d)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d{1,9})?)S)?)?",
-    re.ASCII,
-)
-_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
-
-
-def duration_ms(text: str) -> int:
-    """Return the milliseconds of an ISO 8601 duration, as in PT1H30M; raise ValueError if it is not one."""
-    match = _DURATION.fullmatch(text.strip().upper())
-    parts = {} if match is None else {name: found for name, found in match.groupdict().items() if found}
-    if not parts:
-        raise ValueError(
-            f"{text!r} is not a duration: give days, hours, minutes, seconds as in P7D, PT1H30M or P1DT0.5S"
-        )
-    return round(sum(float(found) * _MS[name] for name, found in parts.items()))
-
-
-class Assignors(Words):
-    """A list of assignors by name. Java's class names mean the same."""
-
-    _JAVA: Mapping[str, str] = {
-        f"org.apache.kafka.clients.consumer.{name}Assignor": ours
-        for name, ours in {
-            "Range": "range",
-            "RoundRobin": "roundrobin",
-            "Sticky": "sticky",
-            "CooperativeSticky": "cooperative-sticky",
-        }.items()
-    }
-
-    def read(self, text: str) -> tuple[str, ...]:
-        names = Words.read(self, text)
-        if not names:
-            raise ValueError(text)
-        return tuple(dict.fromkeys(self._JAVA.get(name, name) for name in names))
-
-
-class OffsetReset(Word):
-    """latest, earliest, none or by_duration:PT1H (KIP-1106)."""
-
-    @property
-    def allowed(self) -> str:
-        return "latest, earliest, none, or by_duration: and an ISO 8601 duration, as in by_duration:PT1H"
-
-    def read(self, text: str) -> str:
-        kind, _, rest = text.strip().partition(":")
-        if kind == "by_duration":
-            duration_ms(rest)
-            return f"{kind}:{rest}"
-        return Word(("latest", "earliest", "none")).read(text)
-
-
-def heartbeat_problem(heartbeat_interval_ms: int, session_timeout_ms: int) -> str | None:
-    """Return what is wrong with these two settings of a member, if anything is."""
-    if heartbeat_interval_ms < session_timeout_ms:
-        return None
-    return (
-        f"heartbeat.interval.ms is {heartbeat_interval_ms}, session.timeout.ms {session_timeout_ms}: "
-        "a member would be out before its next heartbeat. A third of the session is usual"
-    )
 
 
 def check_mapping(values: object) -> None:
@@ -388,228 +308,3 @@ class AdminSettings(ClientSettings):
                 ": a call could end before its first answer may. Raise the one or lower the other"
             )
         return problems
-
-
-_NOT_WITH: Mapping[str, Mapping[str, str]] = {
-    "classic": {
-        "group.remote.assignor": "the members assign the partitions themselves, by partition.assignment.strategy",
-    },
-    "consumer": {
-        "partition.assignment.strategy": "the broker assigns the partitions. Use group.remote.assignor",
-        "session.timeout.ms": "the broker has group.consumer.session.timeout.ms, and consumer.session.timeout.ms of "
-        "the group",
-        "heartbeat.interval.ms": "the broker has group.consumer.heartbeat.interval.ms, and "
-        "consumer.heartbeat.interval.ms of the group",
-    },
-}
-"""Settings that a group protocol does not have, as in Java."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerSettings(ClientSettings):
-    """The settings of a consumer."""
-
-    whose: ClassVar[str] = "a consumer"
-
-    group_id: str | None = setting(
-        GROUP, None, Word(is_empty_allowed=False), "The consumer group that this consumer is a member of."
-    )
-    group_instance_id: str | None = setting(
-        GROUP,
-        None,
-        Word(is_empty_allowed=False),
-        "The name of a static member. It stays the same over restarts, so that a restart causes no "
-        "rebalance (KIP-345).",
-    )
-    group_protocol: str = setting(
-        GROUP,
-        "classic",
-        Word(("classic", "consumer"), any_case=True),
-        "The group protocol. classic: the members assign the partitions themselves. consumer: the broker assigns them "
-        "(KIP-848), which needs Kafka 4.0 or newer.",
-    )
-    group_remote_assignor: str | None = setting(
-        GROUP,
-        None,
-        Word(is_empty_allowed=False),
-        "The broker's assignor, uniform or range, with group.protocol=consumer. Without it the broker chooses.",
-    )
-    partition_assignment_strategy: tuple[str, ...] = setting(
-        GROUP,
-        ("range", "cooperative-sticky"),
-        Assignors(),
-        "The assignors that this member supports, in order of preference.",
-    )
-    session_timeout_ms: int = setting(
-        GROUP, 45_000, int32(1), "How long a member may be silent before the broker removes it from the group."
-    )
-    heartbeat_interval_ms: int = setting(GROUP, 3_000, int32(1), "The time between two heartbeats.")
-    max_poll_interval_ms: int = setting(
-        GROUP,
-        300_000,
-        int32(1),
-        "The longest time between two calls of poll(). A member that takes longer leaves the group.",
-    )
-    enable_auto_commit: bool = setting(GROUP, True, Flag(), "Whether positions are committed in the background.")
-    auto_commit_interval_ms: int = setting(
-        GROUP, 5_000, int32(0), "How often positions are committed in the background."
-    )
-    client_rack: str = setting(
-        GROUP,
-        "",
-        Word(),
-        "The rack of this client, for rack-aware assignors and for fetching from the nearest replica.",
-    )
-    allow_auto_create_topics: bool = setting(
-        GROUP, True, Flag(), "Whether subscribing to a topic creates it, if the broker allows that."
-    )
-    exclude_internal_topics: bool = setting(
-        GROUP, True, Flag(), "Whether a subscription by pattern leaves internal topics out."
-    )
-
-    auto_offset_reset: str = setting(
-        FETCH,
-        "latest",
-        OffsetReset(),
-        "Where to begin if the group has no committed offset, or the offset no longer exists.",
-    )
-    fetch_min_bytes: int = setting(FETCH, 1, int32(0), "How many bytes the broker waits for before it answers a fetch.")
-    fetch_max_wait_ms: int = setting(FETCH, 500, int32(0), "How long the broker waits for fetch.min.bytes.")
-    fetch_max_bytes: int = setting(
-        FETCH,
-        52_428_800,
-        int32(0),
-        "The largest response to a fetch. The first batch is returned even if it is larger.",
-    )
-    max_partition_fetch_bytes: int = setting(
-        FETCH,
-        1_048_576,
-        int32(0),
-        "The most data of one partition in a response. The first batch is returned even if it is larger.",
-    )
-    max_poll_records: int = setting(FETCH, 500, int32(1), "The most records that one poll() returns.")
-    isolation_level: str = setting(
-        FETCH,
-        "read_uncommitted",
-        Word(("read_uncommitted", "read_committed")),
-        "Which records of transactions are returned: all of them, or only those of committed transactions.",
-    )
-    check_crcs: bool = setting(FETCH, True, Flag(), "Whether the checksum of each batch is verified.")
-
-    def contradictions(self) -> list[str]:
-        problems = ClientSettings.contradictions(self)
-        problem = heartbeat_problem(self.heartbeat_interval_ms, self.session_timeout_ms)
-        problems += [problem] if problem else []
-        problems += [
-            f"{name} cannot be set with group.protocol={self.group_protocol}: {why}"
-            for name, why in _NOT_WITH[self.group_protocol].items()
-            if name in self.given
-        ]
-        if self.enable_auto_commit and "enable.auto.commit" in self.given and self.group_id is None:
-            problems.append("enable.auto.commit=true needs a group.id")
-        return problems
-
-    @property
-    def commits_automatically(self) -> bool:
-        """Without a group there is nothing to commit for, whatever the default says (as in Java)."""
-        return self.enable_auto_commit and self.group_id is not None
-
-    @property
-    def reads_committed(self) -> bool:
-        return self.isolation_level == "read_committed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerSettings(ClientSettings):
-    """The settings of a producer."""
-
-    whose: ClassVar[str] = "a producer"
-
-    receive_buffer_bytes: int = with_default(ClientSettings, "receive.buffer.bytes", 32_768)
-    acks: str = setting(
-        PRODUCER,
-        "all",
-        Word(("all", "-1", "0", "1")),
-        "Who must have a record before it is acknowledged: all in-sync replicas (all), the leader (1) or nobody (0).",
-    )
-    enable_idempotence: bool = setting(
-        PRODUCER, True, Flag(), "Whether each record is stored exactly once and in order, however often it is sent."
-    )
-    retries: int = setting(PRODUCER, 2**31 - 1, int32(0), "How often a batch is sent again.")
-    delivery_timeout_ms: int = setting(
-        PRODUCER, 120_000, int32(0), "How long it may take to deliver a record after send(), retries included."
-    )
-    max_in_flight_requests_per_connection: int = setting(
-        PRODUCER, 5, int32(1), "How many requests to a broker may be unanswered at a time."
-    )
-    batch_size: int = setting(PRODUCER, 16_384, int32(0), "The size at which a batch is full.")
-    linger_ms: int = setting(PRODUCER, 5, int64(0), "How long a batch that is not full waits for more records.")
-    buffer_memory: int = setting(
-        PRODUCER, 33_554_432, int64(0), "The memory for records that wait to be sent. If it is used up, send() waits."
-    )
-    max_block_ms: int = setting(PRODUCER, 60_000, int64(0), "How long send() may wait for memory or for metadata.")
-    max_request_size: int = setting(PRODUCER, 1_048_576, int32(0), "The largest request, and so the largest record.")
-    compression_type: str = setting(
-        PRODUCER, "none", Word(("none", "gzip", "snappy", "lz4", "zstd")), "The codec that batches are compressed with."
-    )
-    compression_gzip_level: int = setting(PRODUCER, -1, int32(1, 9, (-1,)), "The compression level of gzip.")
-    compression_lz4_level: int = setting(
-        PRODUCER,
-        9,
-        int32(1, 17),
-        "The compression level of lz4.",
-        unused="there is one level of lz4, the fast one, which is Kafka's default",
-    )
-    compression_zstd_level: int = setting(PRODUCER, 3, int32(-131_072, 22), "The compression level of zstd.")
-    metadata_max_idle_ms: int = setting(
-        PRODUCER,
-        300_000,
-        int64(5_000),
-        "How long the metadata of a topic is kept after the last record was sent to it.",
-    )
-    partitioner_ignore_keys: bool = setting(
-        PRODUCER, False, Flag(), "Whether the key is ignored when a partition is chosen."
-    )
-    partitioner_adaptive_partitioning_enable: bool = setting(
-        PRODUCER, True, Flag(), "Whether brokers with short queues get more of the records that have no key (KIP-794)."
-    )
-    partitioner_availability_timeout_ms: int = setting(
-        PRODUCER, 0, int64(0), "How long a broker may be slow before it gets no more records.", unused=_OWN_CHOICE
-    )
-
-    def contradictions(self) -> list[str]:
-        problems = ClientSettings.contradictions(self)
-        if "delivery.timeout.ms" in self.given and self.delivery_timeout_ms < self.delivers_within_ms:
-            problems.append(
-                f"delivery.timeout.ms is {self.delivery_timeout_ms}: "
-                f"it is to be at least linger.ms + request.timeout.ms, which is {self.delivers_within_ms}"
-            )
-        if self.enable_idempotence and "enable.idempotence" in self.given:
-            problems += [f"enable.idempotence is true and {why}" for why in self._not_idempotent()]
-        return problems
-
-    def _not_idempotent(self) -> list[str]:
-        why = []
-        if self.acks not in {"all", "-1"}:
-            why.append(f"acks is {self.acks}: it is to be all")
-        if self.retries == 0:
-            why.append("retries is 0: it is to be more")
-        if self.max_in_flight_requests_per_connection > 5:
-            why.append(
-                f"max.in.flight.requests.per.connection is {self.max_in_flight_requests_per_connection}: at most 5"
-            )
-        return why
-
-    @property
-    def delivers_within_ms(self) -> int:
-        """`delivery.timeout.ms`, raised where it would not allow a batch its first try (as in Java)."""
-        return max(self.delivery_timeout_ms, self.linger_ms + self.request_timeout_ms)
-
-    @property
-    def is_idempotent(self) -> bool:
-        """As in Java: by default it is, unless acks, retries or what is in flight make it impossible."""
-        return self.enable_idempotence and not self._not_idempotent()
-
-    @property
-    def required_acks(self) -> int:
-        return -1 if self.acks == "all" else int(self.acks)

@@ -1,7 +1,7 @@
-"""What a setting is: a name, a type with bounds, a default and a sentence of help. Kafka calls this ConfigDef.
+"""The definition of a setting: a name, a type with bounds, a default and a sentence of help. Kafka calls it ConfigDef.
 
 A table of settings is a subclass of `Settings`: each field is a row, made by `setting()`, and an object of the class
-holds the values. The tables are in `broker_settings.py`, `topic_configs.py` and `client_settings.py`.
+holds the values. `settings/__init__.py` names the files of the tables.
 
     class ProducerSettings(ClientSettings):
         linger_ms: int = setting(PRODUCER, 5, int64(0), "How long a batch that is not full waits for more records.")
@@ -252,7 +252,7 @@ class PythonObject:
     """An object of Python, such as a function; text that matches `names` may name one. It appears in no error."""
 
     what: str
-    """What it is, in words that can follow "must be"."""
+    """The type in words that can follow "must be"."""
     is_one: Callable[[Any], bool]
     names: re.Pattern[str] | None = None
     code: int = 8
@@ -303,9 +303,9 @@ class Setting:
     also: tuple[str, ...] = ()
     """Other names for it. If a value is given under this name too, that one wins."""
     unused: str = ""
-    """Why it is accepted without effect."""
+    """The reason why it is accepted without effect."""
     why: str = ""
-    """Why fewer values are allowed than in Kafka, and what to do instead."""
+    """The reason why fewer values are allowed than in Kafka, and what to do instead."""
 
     @property
     def field_name(self) -> str:
@@ -313,7 +313,7 @@ class Setting:
 
     @property
     def help(self) -> str:
-        """What it does, and why it does nothing if that is so."""
+        """Return what the setting does, and why it has no effect if that is so."""
         return f"{self.doc} Without effect: {self.unused}." if self.unused else self.doc
 
     def text(self, value: Any) -> str | None:
@@ -348,7 +348,7 @@ class Unsupported(NamedTuple):
 
     names: tuple[str, ...]
     why: str
-    """Why they have no effect, or what to do instead."""
+    """The reason why they have no effect, or what to do instead."""
     is_refused: bool
 
     def has(self, name: str) -> bool:
@@ -413,17 +413,17 @@ class Settings:
     """A table of settings, and as an object the values of one broker or client."""
 
     whose: ClassVar[str]
-    """Whose settings they are, for messages: "a broker"."""
+    """The owner of the settings, for messages: "a broker"."""
     page: ClassVar[str]
     """The page of the documentation that has them all."""
     unsupported: ClassVar[Sequence[Unsupported]] = ()
     other_names_must_agree: ClassVar[bool] = False
-    """Whether two names of one setting with different values are an error. Otherwise the first one wins."""
+    """If True, two names of one setting with different values are an error. Otherwise the first one wins."""
 
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Where those that were given came from, by name; all others have their default."""
+    """The source of each setting that was given, by name; all others have their default."""
     ignored: Sequence[Ignored] = ()
-    """What was given and has no effect, with the reason."""
+    """The settings that were given and have no effect, with the reason."""
 
     @classmethod
     @cache

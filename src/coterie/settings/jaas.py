@@ -65,7 +65,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 Token = tuple[bool, str]
-"""Whether it is a word or quoted, and its text."""
+"""The kind of a token, a word or quoted, and its text."""
 
 
 def _word(token: Token | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Who a client is: user and password, or where its tokens come from, whichever settings said so (S21, S55, S56)."""
+"""The credentials of a client: user and password, or a source of tokens (S21, S55, S56)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def are(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """Where a token is asked for, by the OAuth flow of client credentials (S21)."""
+    """The endpoint that gives tokens for client credentials, a flow of OAuth (S21)."""
 
     url: str
     client_id: str
     client_secret: Password
     scope: str
     is_urlencoded: bool
-    """Whether id and secret are encoded before they go into the header, as RFC 6749 says and Kafka does not."""
+    """True if id and secret are encoded before they go into the header, as RFC 6749 says and Kafka does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class UnsecuredToken:
 
 @dataclass(frozen=True, slots=True)
 class SaslCredentials:
-    """Who a client is."""
+    """The credentials of a client."""
 
     mechanism: str
     username: str = ""

@@ -303,7 +303,7 @@ class SecuritySettings(Settings):
         SECURITY,
         True,
         Flag(),
-        "Whether the broker's certificate is verified at all. Without it anybody can pose as the broker.",
+        "Whether the broker's certificate is verified at all. Without it, any server can pose as the broker.",
     )
     ssl_enabled_protocols: tuple[str, ...] = setting(
         SECURITY, ("TLSv1.2", "TLSv1.3"), Words(("TLSv1.2", "TLSv1.3")), "The versions of TLS that are allowed."
@@ -332,7 +332,7 @@ class SecuritySettings(Settings):
 
     @property
     def credentials(self) -> SaslCredentials | None:
-        """Who the client is, if it logs in."""
+        """Return the credentials of the client, if it logs in."""
         return Login(self).credentials() if self.uses_sasl else None
 
     def contradictions(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where settings come from: properties files, `--set name=value` and the environment.
+"""The sources of settings: properties files, `--set name=value` and the environment.
 
 A properties file is read as `java.util.Properties.load` reads it: comments, `key=value`, `key: value` and `key value`,
 escapes, lines that go on in the next one.

@@ -14,7 +14,7 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from coterie.client.network.connection import Connection
+from coterie.client.network.connection import BrokerConnection
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import Runtime
 from coterie.client.producer.delivery import RecordMetadata
@@ -59,10 +59,10 @@ class Asked(NamedTuple):
     module: ModuleType
     request: Any
     sent_ms: int
-    """In the world's time."""
+    """The world's time."""
 
 
-class _Connection(Connection):
+class _Connection(BrokerConnection):
     """The shipped connection. It reports its answers to the world, and may use older versions than it supports."""
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
@@ -282,7 +282,7 @@ class AdminProcess(Client):
         self.topics: dict[str, int] = {}
         """The wanted number of partitions of each topic."""
         self.topic_changes = 0
-        """How often a topic was created, deleted or got partitions."""
+        """The number of times that a topic was created, deleted or got partitions."""
         self.session_ms: dict[str, list[int]] = {}
         """The session timeouts that a consumer group was given, by group."""
         self.deleted: set[str] = set()

@@ -20,7 +20,7 @@ from coterie.client.types import SubscriptionPattern, TopicPartition
 from coterie.errors import CoterieError
 from coterie.protocol.apis import consumer_group_heartbeat
 from coterie.protocol.messages import OffsetCommit
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 from coterie.sim.clients import Client
 from coterie.sim.schedule import HostClock
 

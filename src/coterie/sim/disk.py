@@ -37,7 +37,7 @@ class _Inode:
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
         self.safe = len(content)
-        """So much of the beginning of the content is durable..."""
+        """The number of bytes at the beginning of the content that are durable..."""
         self.durable: bytes | None = None
         """... unless it was cut to less than was: then this is."""
 
@@ -57,7 +57,7 @@ class _Directory:
         self.entries: dict[str, _Inode | _Directory] = {}
         self.durable: dict[str, _Inode | _Directory] = {}
         self.changes: list[_Names] = []
-        """Since the last sync, in order; each happens whole. None: the name is gone."""
+        """The changes of names since the last sync, in order; each happens whole. None: the name is gone."""
 
     def change(self, names: _Names) -> None:
         self.changes.append(names)
@@ -357,7 +357,7 @@ def _walk(directory: _Directory, path: str) -> Iterator[tuple[str, _Inode]]:
 
 
 def _is_leader_epoch(content: bytearray, at: int) -> bool:
-    """Whether this byte of a segment is of a batch's leader epoch: no checksum covers it, in Kafka's format."""
+    """Return whether this byte of a segment is of a batch's leader epoch: no checksum covers it, in Kafka's format."""
     start, _ = _batch_around(content, at)
     return start + 12 <= at < start + 16
 
@@ -380,7 +380,7 @@ class _SimLock:
 
 
 class _SimSync:
-    """What was there when it was asked for; what was written since may be durable or not, so it is not."""
+    """A sync of the content at the time of the request. Later writes may be durable or not; here they are not."""
 
     __slots__ = ("_file", "_size")
 

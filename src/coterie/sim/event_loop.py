@@ -28,7 +28,7 @@ MOST_TURNS = 10_000
 """The most turns within one millisecond; a process with more waits in a busy loop."""
 MOST_CANCELLED = 100
 LAST_WORDS = 10
-"""How often the tasks of a process that has ended are cancelled: a task may wait again while it ends."""
+"""The number of times that the tasks of an ended process are cancelled: a task may wait again while it ends."""
 ROUNDING_MS = 0.01
 """Times are seconds in floating point here, and milliseconds everywhere else."""
 
@@ -40,7 +40,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._timers_made = 0
         self._cancelled = 0
-        """How many of the timers were cancelled."""
+        """The number of timers that were cancelled."""
         self._alarm_ms: int | None = None
         self._failure: BaseException | None = None
         self._is_ended = False
@@ -48,7 +48,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         """The time, and how many turns there were at that time."""
 
     def __len__(self) -> int:
-        """How many timers are set."""
+        """Return the number of timers that are set."""
         return len(self._timers) - self._cancelled
 
     # --- turns --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from coterie.sim.clients import Client
 from coterie.sim.disk import DAMAGES
 from coterie.sim.machine import Machine
 from coterie.sim.schedule import Random
-from coterie.sim.steps import CreateTopic, Fault, GrowTopic, Step, Undo
+from coterie.sim.steps import CreateTopic, Fault, GrowTopic, PlanStep, Undo
 from coterie.sim.world import World
 
 BACK_AFTER_MS = 8_000
@@ -124,7 +124,7 @@ class PowerLostAfterRestart(Fault):
 
 @dataclass(frozen=True, kw_only=True)
 class DiskDamaged(Fault):
-    """While the broker is down, something that was durable is changed. A start or a read must report it with an error;
+    """Durable data is changed while the broker is down. A start or a read must report it with an error;
     then it is repaired (`Machine.report_damage`). If it is neither reported nor repaired, an invariant fails.
 
     The system's cache survives: after a power cut, damage to what was written since the last checkpoint cannot be
@@ -157,7 +157,7 @@ class BrokerPaused(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WallClockSet(Fault):
+class WallClockChange(Fault):
     """The wall clock of the machine is wrong until this ends."""
 
     by_ms: int
@@ -364,9 +364,11 @@ FAULTS: dict[str, _Draw] = {
 }
 
 
-def aimed_faults(rng: Random, steps: Sequence[Step], until_ms: int, *, compacts: bool) -> list[Fault]:
-    """What hurts only at the right moment: a restart while new partitions are still empty, whose files the next owner
-    takes for durable; then records, and then the power goes. And where logs are compacted, a death in the midst of it.
+def aimed_faults(rng: Random, steps: Sequence[PlanStep], until_ms: int, *, compacts: bool) -> list[Fault]:
+    """Return the faults that need the right moment.
+
+    One is a restart while new partitions are empty, then records, then a power failure: the next process may take their
+    files for durable. If logs are compacted, another is a crash during a compaction.
     """
     found: list[Fault] = []
     if compacts:
@@ -383,7 +385,7 @@ def aimed_faults(rng: Random, steps: Sequence[Step], until_ms: int, *, compacts:
 def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
     """The steps of wall clocks: seconds to years, forward and back."""
     return [
-        WallClockSet(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
+        WallClockChange(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
         for _ in range(rng.randint(0, 3))
     ]
 

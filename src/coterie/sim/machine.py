@@ -33,7 +33,7 @@ from coterie.broker.cluster import Cluster
 from coterie.broker.connection_limits import silence_of
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.clock import AWAY_MS
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.runtime import Shard
 from coterie.coordinator.wall_clock import WallClock
@@ -57,7 +57,7 @@ TRY_AGAIN_MS = 1_000
 BACKGROUND_TASK_STEPS, BACKGROUND_TASK_MS = 1, 20
 """Long work runs in pieces of this size, with pauses of this length for other events."""
 COMPUTATION_MS = 30
-"""How long the broker computes the target of a large consumer group, or one with an assignor of a user."""
+"""The time that the broker computes the target of a large consumer group, or one with an assignor of a user."""
 
 
 class BrokerLink:
@@ -65,7 +65,7 @@ class BrokerLink:
 
     __slots__ = ("connection", "cutter", "heard_ms", "is_read", "node", "quick", "wire")
 
-    def __init__(self, node: Node, wire: VirtualWire, now_ms: int) -> None:
+    def __init__(self, node: BrokerNode, wire: VirtualWire, now_ms: int) -> None:
         self.node = node
         self.wire = wire
         self.connection = Connection(wire.client.name, self)
@@ -102,11 +102,11 @@ class Machine(Host):
         self.wall_off_ms = 0
         """The error of the machine's wall clock."""
         self.away_ms = 0
-        """How long the process was paused in all."""
+        """The total time for which the process was paused."""
         self.resumed_ms = -1
-        """When it last resumed, in the world's time."""
+        """The world's time at which it last resumed."""
         self._behind_ms = 0
-        """How long the process was paused, which its own time does not count."""
+        """The time for which the process was paused, which its own time does not count."""
         self._paused_at_ms = 0
         self._ambush: Callable[[object], None] | None = None
         self._strikes_in_swap: Callable[[], None] | None = None
@@ -114,7 +114,7 @@ class Machine(Host):
         """The number of disk jobs of a swap that are still done before the process dies."""
         self.damage_reported = 0
         self.swaps_cut = 0
-        """How often it died while a compacted segment replaced others."""
+        """The number of times that it died while a compacted segment replaced others."""
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Machine(Host):
         """The time for which offsets of Empty groups are kept at least, in the world's time, since clocks drift."""
         return self.settings.offsets_retention_minutes * 60_000 * 0.9
 
-    def shards(self) -> Iterator[tuple[Node, int, Shard]]:
+    def shards(self) -> Iterator[tuple[BrokerNode, int, Shard]]:
         """All shards: the node, the partition and the shard."""
         if self.cluster is not None:
             for node in self.cluster.nodes.values():
@@ -468,9 +468,7 @@ class Machine(Host):
             self.later(int(self._disk_rng.random() * took_ms), strike, None)
 
     def disk_is_fast_again(self) -> None:
-        """Also finish what was started while the disk was slow: with a sync of 200 ms it could take a quarter of an
-        hour.
-        """
+        """Make the disk fast, and finish what was started before: at 200 ms a sync it could take fifteen minutes."""
         self.slow_disk = 1
         if self._jobs and self.cluster is not None:
             self.later(1 + self.world.disk_ms, self._job_ended, (self.cluster, self._jobs[0]))

@@ -50,7 +50,7 @@ class VirtualWire:
         """Half open: what is sent is lost."""
         self.up_at_ms = self.down_at_ms = 0
         self.held: deque[tuple[Any, Any]] = deque()
-        """What arrives when the cut is repaired."""
+        """The data that arrives when the cut is repaired."""
 
     @property
     def waits_for(self) -> list[str]:
@@ -110,7 +110,7 @@ class VirtualNetwork:
         schedule.at(at_ms, act, about)
 
     def _waits(self, wire: VirtualWire, act: Any, about: Any) -> bool:
-        """Whether data cannot arrive now, or never."""
+        """Return whether data cannot arrive now, or never."""
         if wire.is_dead:
             return True
         if wire.is_cut or wire.held:

@@ -23,8 +23,8 @@ from coterie.sim.steps import (
     GrowTopic,
     Leave,
     MoveCoordinator,
+    PlanStep,
     Replace,
-    Step,
     Subscribe,
 )
 
@@ -58,10 +58,10 @@ class Scene:
     members: int
     topics: dict[str, int] = field(default_factory=lambda: {"t": 8})
     settings: dict[str, object] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PlanStep] = field(default_factory=list)
     slots: list[str] = field(default_factory=list)
     every_ms: int = 700
-    """How often a producer sends a record."""
+    """The interval at which a producer sends records."""
     nodes: int = 1
     disk_ms: int | None = None
     """The mean time of a sync, if the workload needs a certain one."""
@@ -416,7 +416,7 @@ class Plan:
     workload: str
     length_ms: int
     members: int
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     topics: dict[str, int]
     settings: dict[str, object]
     every_ms: int
@@ -508,7 +508,7 @@ class Plan:
         return replace(self, dropped=self.dropped | frozenset(numbers))
 
     @property
-    def kept(self) -> list[tuple[int, Step]]:
+    def kept(self) -> list[tuple[int, PlanStep]]:
         return [(number, step) for number, step in enumerate(self.steps) if number not in self.dropped]
 
     @property

@@ -31,7 +31,7 @@ from coterie.sim.invariants import INVARIANTS
 from coterie.sim.invariants.acknowledged_records import EveryRecordIsProcessed
 from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.plan import Plan
-from coterie.sim.steps import Fault, Step, Undo
+from coterie.sim.steps import Fault, PlanStep, Undo
 from coterie.sim.world import Broken, Observer, World
 from coterie.stories import grid
 from coterie.stories.grid import StoryStep, in_words
@@ -172,7 +172,7 @@ _NAMES = {row.key: row.name for row in by_key.values() if row.name in _REQUESTS}
 
 @dataclass(slots=True)
 class Account:
-    """What one run, or many runs together, have covered: requests by state, faults, rebalances by cause."""
+    """The coverage of one run, or of many runs together: requests by state, faults, rebalances by cause."""
 
     runs: int = 0
     simulated_ms: int = 0
@@ -427,7 +427,7 @@ class Run:
             schedule.run(next_ms)
             self.world.sample()
 
-    def _begin(self, about: tuple[int, Step]) -> None:
+    def _begin(self, about: tuple[int, PlanStep]) -> None:
         number, step = about
         self.world.happened("", step.described)
         if isinstance(step, Fault):

@@ -120,7 +120,7 @@ class Host:
 
     @property
     def now_ms(self) -> int:
-        """By its own clock."""
+        """Return the time by its own clock."""
         clock = self.clock
         if clock.ppm:
             return clock.local(self._schedule.now_ms)

@@ -17,7 +17,7 @@ Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step(ABC):
+class PlanStep(ABC):
     at_ms: int
 
     @abstractmethod
@@ -48,7 +48,7 @@ def _field(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault(Step):
+class Fault(PlanStep):
     for_ms: int = 0
 
 
@@ -56,7 +56,7 @@ class Fault(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Come(Step):
+class Come(PlanStep):
     slot: str
     habits: Habits
 
@@ -69,7 +69,7 @@ class Come(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leave(Step):
+class Leave(PlanStep):
     slot: str
     leave: bool | None = None
 
@@ -84,7 +84,7 @@ class Leave(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replace(Step):
+class Replace(PlanStep):
     """A second process with the same instance id starts while the first still runs (KIP-345), which is fenced."""
 
     slot: str
@@ -99,7 +99,7 @@ class Replace(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subscribe(Step):
+class Subscribe(PlanStep):
     slot: str
     topics: Sequence[str] = ()
     pattern: str | None = None
@@ -115,7 +115,7 @@ class Subscribe(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreateTopic(Step):
+class CreateTopic(PlanStep):
     topic: str
     partitions: int
 
@@ -128,7 +128,7 @@ class CreateTopic(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrowTopic(Step):
+class GrowTopic(PlanStep):
     topic: str
     by: int
 
@@ -142,7 +142,7 @@ class GrowTopic(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteTopic(Step):
+class DeleteTopic(PlanStep):
     topic: str
 
     @property
@@ -154,7 +154,7 @@ class DeleteTopic(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupConfig(Step):
+class GroupConfig(PlanStep):
     group_id: str
     name: str
     value: int
@@ -168,7 +168,7 @@ class GroupConfig(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupDeletion(Step):
+class GroupDeletion(PlanStep):
     group_id: str
 
     @property
@@ -180,7 +180,7 @@ class GroupDeletion(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoveCoordinator(Step):
+class MoveCoordinator(PlanStep):
     group_id: str
     node: int
     in_a_rebalance: bool = False
@@ -202,7 +202,7 @@ class MoveCoordinator(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commit(Step):
+class Commit(PlanStep):
     """A simple consumer begins to commit, without being a member."""
 
     group_id: str

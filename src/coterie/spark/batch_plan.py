@@ -106,9 +106,9 @@ class BatchPlanner:
         self._min_offsets = min_offsets or 0
         self._max_delay_ms = max_delay_ms
         self._since_ms: int | None = None
-        """When the last batch was planned, or when this was first asked."""
+        """The time at which the last batch was planned, or this was first asked."""
         self.target: Mapping[TopicPartition, int] | None = None
-        """With AvailableNow: where each partition ended at the start; nothing behind that is read."""
+        """The end of each partition at the start, with AvailableNow: records behind it are not read."""
 
     def plan(
         self,
@@ -179,7 +179,7 @@ def reachable(
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What one task reads."""
+    """The offsets that one task reads."""
 
     topic: str
     partition: int

@@ -26,7 +26,7 @@ __all__ = ["FencedQueryError", "OwnedPartitions", "QueryMember"]
 COMMIT_LANE = "commits"
 """The connection for commits while a join is parked on the coordinator's own connection."""
 LISTENER_CHECK_MS = 60_000
-"""How long the listener's task waits at a time; a call or an error ends the wait at once."""
+"""The time that the listener's task waits at a time; a call or an error ends the wait at once."""
 
 
 class FencedQueryError(CoterieError):
@@ -48,7 +48,7 @@ class OwnedPartitions:
         self.owned: set[TopicPartition] = set()
         self.revoking: set[TopicPartition] = set()
         self.positions: dict[TopicPartition, int] = {}
-        """Of partitions whose start is known: records before it are durable, or in the batch that runs."""
+        """The start of partitions where it is known: records before it are durable, or in the batch that runs."""
         self.running: BatchPlan | None = None
         """The plan of the batch that runs."""
         self.number = 0
@@ -203,7 +203,7 @@ class QueryMember:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it leads a generation that has no other member. In the protocol of KIP-848 no member knows."""
+        """True if it leads a generation that has no other member. In the protocol of KIP-848 no member knows that."""
         return isinstance(self._member, Membership) and len(self._member.subscribers) == 1
 
     @property

@@ -1,4 +1,4 @@
-"""Where a read begins and ends: the values that options can have, and what the cluster answers for them.
+"""The offsets at which a read begins and ends: the values that options can have, and the cluster's answers for them.
 
 Spark's Kafka source writes offsets as JSON: `{"orders": {"0": 23, "1": -2}}`, with -2 for the earliest and -1 for the
 latest offset. Times have the same shape, in milliseconds. `assign` is `{"orders": [0, 1]}`.
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 NO_OFFSET = -1
-"""What ListOffsets answers for a time that is later than every record."""
+"""The answer of ListOffsets for a time that is later than every record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
 from coterie.settings import SettingsError
-from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.client_settings import AdminSettings
 from coterie.settings.config_def import Flag, Word, Words, dotted, int32, int64
+from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.settings.producer_settings import ProducerSettings
 from coterie.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -129,7 +131,7 @@ class Option:
     doc: str
     default: Any = None
     unused: str = ""
-    """Why it is accepted without effect."""
+    """The reason why it is accepted without effect."""
 
     @property
     def field_name(self) -> str:
@@ -266,7 +268,7 @@ class SourceOptions:
     pattern: re.Pattern[str] | None
     assigned: tuple[TopicPartition, ...]
     group_id: str | None
-    """As a member, in a stream; to look up its offsets, in a batch."""
+    """The group of a stream's member; in a batch, the group whose offsets are looked up."""
     committed_of: str | None
     """The group that startingOffsets=committed means."""
     checkpoint_location: str | None
@@ -432,7 +434,7 @@ def _batch_contradictions(values: Mapping[str, Any]) -> list[str]:
 
 
 def _start(values: Mapping[str, Any], use: Use) -> OffsetLimit:
-    """Of several the first counts, as in Spark: one time for all, a time for each, offsets."""
+    """Return the start. As in Spark the first of these options counts: a time for all, a time for each, offsets."""
     if values["starting_timestamp"] is not None:
         return AtTime(values["starting_timestamp"])
     given: OffsetLimit | None = values["starting_offsets_by_timestamp"] or values["starting_offsets"]

@@ -1,4 +1,4 @@
-"""What a task does: fetch a range of offsets of one partition, and return Arrow batches while the next fetch runs.
+"""The reader of a task: it fetches offsets of one partition, and returns Arrow batches while the next fetch runs.
 
 A worker process keeps its connections from task to task. It knows nothing of groups.
 """
@@ -20,7 +20,7 @@ from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.arrow import ArrowReader
 from coterie.protocol.fetched import NO_PROGRESS, FetchedBatches, end_of
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 from coterie.spark.batch_plan import DataLossError, OffsetRange
 from coterie.spark.offsets import EARLIEST, LATEST, OffsetReader
 from coterie.spark.options import SourceOptions
@@ -35,7 +35,7 @@ log = logging.getLogger("coterie.spark")
 FETCH_BYTES = 4 * 1024 * 1024
 """The size of a fetch, unless kafka.max.partition.fetch.bytes is given. No other partition could starve."""
 GONE_AFTER = 3
-"""How many answers must say that there is no such topic: metadata of a new topic takes time to reach all brokers."""
+"""The number of answers without the topic before it is missing: a new topic takes time to reach all brokers."""
 
 
 class _Fetched(NamedTuple):

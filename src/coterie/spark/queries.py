@@ -1,4 +1,4 @@
-"""What plans the batches of a streaming query: alone (`SingleQuery`), or as a member of a group (`GroupQuery`).
+"""The planning of a streaming query's batches: alone (`SingleQuery`), or as a member of a group (`GroupQuery`).
 
 Both live on the background's event loop, and both have the methods that `source.py` calls: `initial`, `latest`,
 `spans`, `set_target`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits go on
@@ -26,11 +26,11 @@ __all__ = ["GroupQuery", "SingleQuery"]
 log = logging.getLogger("coterie.spark")
 
 NEW_PARTITIONS_MS = 1_000
-"""How often a query without a group looks for new partitions."""
+"""The interval at which a query without a group looks for new partitions."""
 GROUP_WAIT_MS = 1_000
-"""How long a trigger waits for the group; then it says that there is nothing new, and Spark asks again."""
+"""The time that a trigger waits for the group; then it reports that there is nothing new, and Spark asks again."""
 CHECKPOINT_WAIT_MS = 100
-"""How often a batch that a rebalance waits for is looked for in the checkpoint."""
+"""The interval at which the checkpoint is searched for a batch that a rebalance waits for."""
 LEAVE_MS = 10_000
 
 

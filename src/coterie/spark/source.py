@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def query(self) -> SingleQuery | GroupQuery:
-        """What plans the batches, from the first call on; it ends with the process."""
+        """The object that plans the batches, from the first call on; it ends with the process."""
         if self._query is None:
             self._background = background()
             self._query = self._background.run(_query_of(self._options))

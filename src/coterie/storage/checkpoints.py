@@ -1,4 +1,4 @@
-"""What a data directory keeps for its next opening: where each log starts, how far it is durable and compacted.
+"""The checkpoints of a data directory: where each log starts, and how far it is durable and compacted.
 
 It is in `coterie-checkpoint.json` (`durable_ends.py`), which has a checksum. Kafka's own checkpoint files are written
 beside it, and read if it does not exist.
@@ -45,7 +45,7 @@ class Checkpoints:
         """The number of the last checkpoint."""
         self._gaps_below: dict[TopicPartition, int] = {}
         self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}, COMPACTED: {}}
-        """What the checkpoints on disk say, by file name."""
+        """The contents of the checkpoints on disk, by file name."""
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -88,20 +88,20 @@ class Checkpoints:
         self._kept[COMPACTED] = {
             key: end
             for key, end in self._kept[COMPACTED].items()
-            if key in self._logs and end <= self._logs[key].log_end
+            if key in self._logs and end <= self._logs[key].log_end_offset
         }
 
     def expect_gaps(self) -> None:
         """Expect gaps in all compacted logs of a directory of an earlier release, which did not keep it."""
         self._gaps_below = {
-            (self._topics[name].id, partition): log.log_end
+            (self._topics[name].id, partition): log.log_end_offset
             for (name, partition), log in self._logs.items()
             if log.config.compacts or self.compacted_to((name, partition))
         }
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
-    def log_start(self, partition: Partition) -> int:
+    def log_start_offset(self, partition: Partition) -> int:
         return self._kept[LOG_STARTS].get(partition, 0)
 
     def recovery_point(self, partition: Partition) -> int:
@@ -142,7 +142,7 @@ class Checkpoints:
         """Let a log start at `before`, at most `high_watermark`, and keep that; `done` returns its start."""
         log = self._logs[partition]
         log.check_start(before, high_watermark)
-        starts = {**self._starts(), partition: max(before, log.log_start)}
+        starts = {**self._starts(), partition: max(before, log.log_start_offset)}
         states = self._states()
         key = self._key(partition)
         states[key] = states[key]._replace(start=starts[partition])
@@ -177,7 +177,7 @@ class Checkpoints:
         return self._topics[partition[0]].id, partition[1]
 
     def _starts(self) -> dict[Partition, int]:
-        return {key: log.log_start for key, log in self._logs.items() if log.log_start}
+        return {key: log.log_start_offset for key, log in self._logs.items() if log.log_start_offset}
 
     def _states(self) -> dict[TopicPartition, LogState]:
         states = {}

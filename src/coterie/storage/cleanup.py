@@ -43,14 +43,14 @@ from coterie.storage.segment_files import (
 
 
 def reasons_to_drop(
-    segments: Sequence[Segment], config: LogConfig, log_start: int, high_watermark: int, now_ms: int
+    segments: Sequence[Segment], config: LogConfig, log_start_offset: int, high_watermark: int, now_ms: int
 ) -> list[str]:
     """Return why each segment may be deleted, from the oldest on; the last one may be too, if it is not empty."""
     last = len(segments) - 1
     size_from = [*accumulate((segment.size for segment in reversed(segments)), initial=0)][::-1]
 
     def is_before_start(slot: int) -> bool:
-        return slot < last and segments[slot].next_offset <= log_start
+        return slot < last and segments[slot].next_offset <= log_start_offset
 
     def is_too_much(slot: int) -> bool:
         return config.retention_bytes != UNLIMITED and size_from[slot + 1] >= config.retention_bytes
@@ -88,9 +88,9 @@ class Compactable:
     is_worth_it: bool
 
 
-def first_dirty_offset(compacted_to: int, log_start: int, log_end: int) -> int:
+def first_dirty_offset(compacted_to: int, log_start_offset: int, log_end_offset: int) -> int:
     """Return where compaction continues: where it ended, unless the log ends before or starts after that now."""
-    return compacted_to if log_start <= compacted_to <= log_end else log_start
+    return compacted_to if log_start_offset <= compacted_to <= log_end_offset else log_start_offset
 
 
 def compactable(

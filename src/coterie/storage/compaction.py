@@ -37,7 +37,7 @@ _LONG = 64
 
 
 class Fate(Enum):
-    """How a transaction ended."""
+    """The outcome of a transaction."""
 
     COMMITTED = auto()
     ABORTED = auto()
@@ -50,13 +50,13 @@ def name_of(key: bytes) -> bytes:
 
 
 class LatestOffsets:
-    """Where the last record of each key is, in the part of a log that was not compacted yet.
+    """The offset of the last record of each key, in the part of a log that is not compacted yet.
 
-    Records of a transaction count when it is committed, by their own offset. Of one that has not ended yet nothing is
-    known: compaction leaves its batches alone, and comes back to them.
+    Records of a transaction count when it is committed, by their own offset. An open transaction is not decided yet:
+    compaction leaves its batches unchanged, and reads them again the next time.
 
-    Memory is bounded by the number of keys: a long one is replaced by its digest, so each takes less than `KEY_BYTES`.
-    When it is full, the log is compacted so far, and the rest at another time.
+    Memory is bounded by the number of keys: a long key is replaced by its digest, so each takes less than `KEY_BYTES`.
+    When the memory is full, the log is compacted up to there, and the rest at another time.
     """
 
     def __init__(self, start: int, capacity: int) -> None:
@@ -78,7 +78,7 @@ class LatestOffsets:
 
     @property
     def known_to(self) -> int:
-        """Where the next compaction must read from: the end, or where the oldest open transaction began."""
+        """Return the offset at which the next compaction starts reading: the end, or the oldest open transaction."""
         return min([self.end, *(start for start, _ in self._pending.values())])
 
     def skip(self, header: BatchHeader) -> None:
@@ -165,7 +165,7 @@ class RecordRetention:
         limit: int,
         now_ms: int,
     ) -> None:
-        """What is compacted ends before `bound`; no batch may decompress to more than `limit`."""
+        """Compact the log to before `bound`. No batch may decompress to more than `limit`."""
         self._latest = latest
         self._producers = producers
         self._bound = bound
@@ -270,7 +270,7 @@ class RecordRetention:
 _STEP = 8 * 1024
 _WRITE = 256 * 1024
 _SYNC = 4 * 1024 * 1024
-"""What is synced at a time: one large sync would delay those of other logs."""
+"""The bytes that are synced at a time: one large sync would delay those of other logs."""
 
 
 class Compaction:
@@ -305,7 +305,7 @@ class Compaction:
 
     @property
     def compacted_to(self) -> int:
-        """Where the next compaction begins, when all groups were compacted."""
+        """The offset at which the next compaction begins, after all groups were compacted."""
         return self._latest.known_to
 
     @property

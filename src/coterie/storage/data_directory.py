@@ -70,7 +70,7 @@ SLICE = 64
 
 @dataclass(slots=True)
 class Opening:
-    """How the directory was found when it was opened."""
+    """The condition of the directory when it was opened."""
 
     was_clean: bool
     knew_ends: bool = True
@@ -176,7 +176,7 @@ class DataDirectory:
                         topic,
                         partition,
                         now_ms,
-                        log_start=self.checkpoints.log_start(key),
+                        log_start_offset=self.checkpoints.log_start_offset(key),
                         recovery_point=self.checkpoints.recovery_point(key),
                         clean=was_clean,
                         journaled=journaled.get(journal_key(topic.id, partition), ()),
@@ -241,7 +241,7 @@ class DataDirectory:
         partition: int,
         now_ms: int,
         *,
-        log_start: int = 0,
+        log_start_offset: int = 0,
         recovery_point: int = 0,
         clean: bool = False,
         journaled: Sequence[bytes] = (),
@@ -253,7 +253,7 @@ class DataDirectory:
             path,
             self._config_of(topic),
             now_ms,
-            log_start=log_start,
+            log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             clean=clean,
             journaled=journaled,

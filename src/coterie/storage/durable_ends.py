@@ -1,4 +1,4 @@
-"""What is known to be durable, and the rules that find damage: what is missing or wrong though it was durable.
+"""The durable ends of logs, and the rules that find damage: data that is missing or wrong though it was durable.
 
 A crash tears what was being written, which is beyond the durable ends. Anything else that is missing or changed was
 lost by the disk or by a person: nothing is truncated or recreated in its place, and the broker does not start.
@@ -63,7 +63,7 @@ class SegmentState(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """What a checkpoint has of one log."""
+    """The state of one log in a checkpoint."""
 
     start: int = 0
     end: int = 0
@@ -220,7 +220,7 @@ def _number_in(data: bytes) -> int | None:
 class Damage(NamedTuple):
     path: str
     wrong: str
-    """What is wrong with it: "is missing"."""
+    """The kind of damage: "is missing"."""
     log: str
     """The partition it is about."""
     lost: tuple[int, int] | None = None
@@ -261,9 +261,9 @@ class SegmentFound(NamedTuple):
     base: int
     size: int
     end: int | None = None
-    """Where its last batch ends; None if that is not known, because it was not read or is invalid."""
+    """The end of its last batch; None if that is not known, because it was not read or is invalid."""
     wrong: str = ""
-    """Why it is invalid."""
+    """The reason why it is invalid."""
 
 
 class LogFound(NamedTuple):
@@ -315,7 +315,7 @@ def _has_no_holes(known: LogState, found: LogFound) -> Iterable[Damage]:
 
 
 def _has_its_segments(known: LogState, found: LogFound) -> Iterable[Damage]:
-    """After a clean shutdown all segments are there, with the size they had."""
+    """Find segments that are missing, or have another size than at the clean shutdown."""
     if not found.is_clean or not known.segments:
         return
     sizes = {segment.base: segment for segment in found.segments}

@@ -106,7 +106,7 @@ class _Refused:
 
 
 class FlushState:
-    """How far the log at `path` is durable; `is_new` if its directory was just made, so its name is not durable."""
+    """The progress of flushing the log at `path`. If it `is_new`, the name of its directory is not durable."""
 
     def __init__(self, files: Files, path: str, *, is_new: bool) -> None:
         self._files = files
@@ -141,16 +141,16 @@ class FlushState:
 
     @property
     def is_small(self) -> bool:
-        """Whether what is to be flushed can go to the journal: it cannot hold names of files, or much data."""
+        """Return whether the journal can take what is to be flushed: little data, and no names of files."""
         return 0 < self._fresh_size <= SMALL and not self._sealings and not self._has_new_names
 
     def _forget_fresh(self) -> list[Buffer]:
         fresh, self._fresh, self._fresh_size = self._fresh, [], 0
         return fresh
 
-    def journal_target(self, log_end: int) -> JournalTarget:
+    def journal_target(self, log_end_offset: int) -> JournalTarget:
         self._check_idle()
-        self._under_way = JournalTarget(self._forget_fresh(), log_end)
+        self._under_way = JournalTarget(self._forget_fresh(), log_end_offset)
         return self._under_way
 
     def _check_idle(self) -> None:
@@ -176,8 +176,8 @@ class FlushState:
         self._under_way = FlushTarget(self._files, syncs, sealings, directories, active.next_offset)
         return self._under_way
 
-    def is_done(self, log_end: int, *, in_place: bool) -> bool:
-        return (self.synced_end if in_place else self.durable_end) == log_end and not self._sealings
+    def is_done(self, log_end_offset: int, *, in_place: bool) -> bool:
+        return (self.synced_end if in_place else self.durable_end) == log_end_offset and not self._sealings
 
     def ended(self, target: FlushTarget | JournalTarget, *, well: bool) -> None:
         assert target is self._under_way, "a flush that this log did not ask for"

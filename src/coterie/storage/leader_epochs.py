@@ -67,26 +67,26 @@ class LeaderEpochs:
         self.entries.append((epoch, start))
         return True
 
-    def cut_end(self, log_end: int) -> bool:
+    def cut_end(self, log_end_offset: int) -> bool:
         """Drop the epochs that begin at or after the new end of the log; return whether there were any."""
         before = len(self.entries)
-        self.entries = [entry for entry in self.entries if entry[1] < log_end]
+        self.entries = [entry for entry in self.entries if entry[1] < log_end_offset]
         return len(self.entries) != before
 
-    def cut_start(self, log_start: int) -> bool:
+    def cut_start(self, log_start_offset: int) -> bool:
         """Drop the epochs that ended before the new log start; the one that has it now begins there."""
-        first = max(bisect_right(self.entries, log_start, key=itemgetter(1)) - 1, 0)
-        kept = [(epoch, max(start, log_start)) for epoch, start in self.entries[first:]]
+        first = max(bisect_right(self.entries, log_start_offset, key=itemgetter(1)) - 1, 0)
+        kept = [(epoch, max(start, log_start_offset)) for epoch, start in self.entries[first:]]
         changed, self.entries = kept != self.entries, kept
         return changed
 
-    def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+    def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest known epoch up to `epoch` and where it ended; (-1, -1) if there is none."""
         if epoch < 0 or not self.entries or epoch > self.latest:
             return NO_EPOCH, -1
         after = bisect_right(self.entries, epoch, key=itemgetter(0))
         if after == len(self.entries):
-            return self.latest, log_end
+            return self.latest, log_end_offset
         if after == 0:
             return epoch, self.entries[0][1]
         return self.entries[after - 1][0], self.entries[after][1]

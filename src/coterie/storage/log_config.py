@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from coterie.protocol.batch import TimestampType
-from coterie.settings.broker_settings import SMALLEST_SEGMENT, BrokerSettings
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.group_coordinator_settings import SMALLEST_SEGMENT
 from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
 
 UNLIMITED = -1
@@ -22,7 +23,7 @@ def _default(config: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """What a log needs of the configs of its topic, under their names, and of the broker's settings."""
+    """The configs of a topic that its log needs, by name, and the broker's settings that it needs."""
 
     segment_bytes: int = _default("segment.bytes")
     segment_ms: int = _default("segment.ms")
@@ -46,7 +47,7 @@ class LogConfig:
     message_timestamp_after_max_ms: int = _default("message.timestamp.after.max.ms")
     producer_id_expiration_ms: int = _BROKER.producer_id_expiration_ms
     max_producers: int = _BROKER.coterie_max_producers
-    """How many producers are remembered; the least recently used is forgotten first. Kafka has expiry alone."""
+    """The number of producers that are remembered. The least recently used is forgotten first; Kafka only expires."""
     max_decompressed_bytes: int = _BROKER.coterie_max_decompressed_bytes
     """The most that a batch may decompress to where its records must be looked at."""
 
@@ -82,7 +83,7 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """How old the active segment may become: what is in it cannot be compacted."""
+        """The time after which the active segment is rolled: the active segment cannot be compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
 

@@ -23,7 +23,7 @@ class RefusedError(LogError):
         self.code = code
 
 
-class OffsetOutOfRangeError(LogError):
+class LogOffsetOutOfRangeError(LogError):
     """The log does not have this offset yet, or no longer."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -44,7 +44,7 @@ class DiskError(LogError):
 
 
 class LogWriteError(DiskError):
-    """Nothing was written: the log was cut back to its last valid end, and the write can be tried again later."""
+    """A write failed. The log was cut back to its last valid end, and the write can be tried again later."""
 
 
 class LogReadError(DiskError):

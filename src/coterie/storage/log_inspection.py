@@ -37,12 +37,12 @@ _MAGIC_AT = 16
 
 @dataclass(slots=True)
 class LogFinding:
-    """What is wrong with a log, and what its segments have to become."""
+    """The damage of a log, and what its segments have to become."""
 
     topic: StoredTopic
     partition: int
     wrong: list[str] = field(default_factory=list)
-    """What is wrong, with the names of the files."""
+    """The damage, with the names of the files."""
     lost: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of lost offsets: the first, and the one after the last."""
     rewritten: dict[int, list[bytes]] = field(default_factory=dict)

@@ -45,14 +45,14 @@ def read_batches(
 
 
 def find_timestamp(
-    segments: Sequence[Segment], path: str, config: LogConfig, timestamp: int, log_start: int
+    segments: Sequence[Segment], path: str, config: LogConfig, timestamp: int, log_start_offset: int
 ) -> TimestampedOffset | None:
-    """Return the first record at or after `log_start` that is not older than `timestamp`."""
+    """Return the first record at or after `log_start_offset` that is not older than `timestamp`."""
     limit = min(config.max_decompressed_bytes, OPENED_AT_ONCE)
     try:
         for segment in segments:
-            if segment.max_timestamp >= timestamp and segment.next_offset > log_start:
-                found = segment.find_timestamp(timestamp, log_start, limit)
+            if segment.max_timestamp >= timestamp and segment.next_offset > log_start_offset:
+                found = segment.find_timestamp(timestamp, log_start_offset, limit)
                 if found is not None:
                     return found
     except OSError as error:

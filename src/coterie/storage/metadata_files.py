@@ -53,9 +53,9 @@ class ChecksummedFile(NamedTuple):
     version: int
     """The version that is written, and the latest that is read."""
     holds: str
-    """What is in it, for the message about damage: "which topics there are"."""
+    """The contents of the file, for the message about damage: "which topics there are"."""
     repairs: str
-    """What `coterie repair` can do about it."""
+    """The repair that `coterie repair` can make."""
 
     @property
     def name(self) -> bytes:

@@ -7,8 +7,8 @@
     log.flushed(target)                            # `durable_end` has moved
     log.read(taken.base_offset, 1 << 20, up_to=log.durable_end)
 
-`log_end` is the offset of the next batch, `durable_end` the end of what is on disk. The caller chooses which of the two
-consumers may read up to (`--flush os` or `sync`).
+`log_end_offset` is the offset of the next batch; `durable_end` is the end of what is on disk. The caller chooses which
+of the two is the high watermark (`--flush os` or `sync`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from coterie.storage.durable_ends import LogState, SegmentState, TopicPartition
 from coterie.storage.files import DiskChange, Files
 from coterie.storage.flush import FlushState, FlushTarget, JournalPart, JournalTarget, Sealing
 from coterie.storage.log_config import LogConfig
-from coterie.storage.log_errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
+from coterie.storage.log_errors import LogOffsetOutOfRangeError, LogReadError, LogWriteError, writing
 from coterie.storage.log_reader import find_timestamp, read_batches, slot_of
 from coterie.storage.producer_state import ProducerStateEntry, snapshot_later
 from coterie.storage.recovery import LoadedLog, Recovery, is_gapless, load, load_cut
@@ -49,16 +49,16 @@ class PartitionLog:
         self._files = files
         self.path = path
         self.config = config
-        self.log_start = 0
+        self.log_start_offset = 0
         self._active_since_ms = now_ms
         self._is_new = not files.exists(path)
-        """Whether this process made it, and wrote nothing to it."""
+        """True if this process made the log and has written nothing to it."""
         self._flushing = FlushState(files, path, is_new=self._is_new)
         self._has_torn_tail = False
         self._cut_to: int | None = None
         self._is_untouched = False
         self._is_gapless = False
-        """Whether each batch begins where the one before ends, as far as is known."""
+        """True if each batch begins where the one before it ends, as far as is known."""
         self.key: TopicPartition | None = None
         """The key of this log in `durable_ends.py`."""
         self.journal: JournalPart | None = None
@@ -73,7 +73,7 @@ class PartitionLog:
         config: LogConfig,
         now_ms: int,
         *,
-        log_start: int = 0,
+        log_start_offset: int = 0,
         recovery_point: int = 0,
         clean: bool = False,
         journaled: Sequence[bytes] = (),
@@ -85,14 +85,14 @@ class PartitionLog:
         """
         log = cls(files, path, config, now_ms)
         files.mkdir(path)
-        log._load(log_start, recovery_point, journaled, known, clean=clean, now_ms=now_ms)
-        if not clean and log.log_end > log.log_start:
+        log._load(log_start_offset, recovery_point, journaled, known, clean=clean, now_ms=now_ms)
+        if not clean and log.log_end_offset > log.log_start_offset:
             log._flushing.sync_names()
         return log
 
     def _load(
         self,
-        log_start: int,
+        log_start_offset: int,
         recovery_point: int,
         journaled: Sequence[bytes],
         known: LogState | None,
@@ -104,27 +104,27 @@ class PartitionLog:
             self._files,
             self.path,
             self.config,
-            log_start=log_start,
+            log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             clean=clean,
             now_ms=now_ms,
             journaled=journaled,
             known=known,
         )
-        self._take(loaded, log_start, now_ms)
+        self._take(loaded, log_start_offset, now_ms)
         self._is_gapless = is_gapless(self.config, known)
         self._is_untouched = clean
-        self._is_new = not self.log_end  # an empty log was closed without a sync: its names are not durable
-        self._flushing.start_over(self.log_end, names_are_durable=clean and not self._is_new)
+        self._is_new = not self.log_end_offset  # an empty log was closed without a sync: its names are not durable
+        self._flushing.start_over(self.log_end_offset, names_are_durable=clean and not self._is_new)
 
-    def _take(self, loaded: LoadedLog, log_start: int, now_ms: int) -> None:
+    def _take(self, loaded: LoadedLog, log_start_offset: int, now_ms: int) -> None:
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self.leader_epoch = max(self.leader_epoch, self._epochs.latest)
         self._producers = loaded.producers
         self.recovery: Recovery = loaded.recovery
-        self.log_start = max(log_start, self._segments[0].base_offset)
-        self._epochs.cut_start(self.log_start)  # it is not saved when the log start moves
+        self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
+        self._epochs.cut_start(self.log_start_offset)  # it is not saved when the log start moves
         for segment in self._segments:
             segment.quiet_since_ms = now_ms
 
@@ -135,7 +135,7 @@ class PartitionLog:
         return self._segments[-1]
 
     @property
-    def log_end(self) -> int:
+    def log_end_offset(self) -> int:
         return self._segments[-1].next_offset
 
     @property
@@ -172,17 +172,17 @@ class PartitionLog:
     def last_stable(self, high_watermark: int) -> int:
         """Return the last stable offset, which is at most the high watermark."""
         unstable = self._producers.first_unstable_offset
-        return high_watermark if unstable is None else max(self.log_start, min(unstable, high_watermark))
+        return high_watermark if unstable is None else max(self.log_start_offset, min(unstable, high_watermark))
 
     @property
     def believes_syncs(self) -> bool:
-        """Whether syncs are believed: after one that failed, not until the log was opened again."""
+        """True if syncs can be trusted: after one that failed, not until the log was opened again."""
         return self._flushing.believes_syncs
 
     def state(self, known: LogState) -> LogState:
         """Return what a checkpoint records of this log, without compaction, which the caller adds."""
         return LogState(
-            self.log_start,
+            self.log_start_offset,
             self.synced_end,
             known.compacted,
             known.gaps_below,
@@ -199,14 +199,14 @@ class PartitionLog:
     def lead(self, epoch: int) -> Callable[[], None]:
         """Append with this leader epoch from now on; the caller runs the result, which saves it, on any thread."""
         self.leader_epoch = epoch
-        self._epochs.assign(epoch, self.log_end)
+        self._epochs.assign(epoch, self.log_end_offset)
         return self._epochs.saving(self._files, self.path)
 
     def epoch_at(self, offset: int) -> int:
         return self._epochs.at(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        return self._epochs.end_of(epoch, self.log_end)
+        return self._epochs.end_of(epoch, self.log_end_offset)
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -227,12 +227,12 @@ class PartitionLog:
                 if each.header.has_producer:
                     self._producers.check_coordinator(each.header, each.marker)
         buffer = writable(data)
-        placed = assign_offsets(buffer, incoming, self.config, self.log_end, max(self.leader_epoch, 0), now_ms)
+        placed = assign_offsets(buffer, incoming, self.config, self.log_end_offset, max(self.leader_epoch, 0), now_ms)
         self._store(buffer, placed, now_ms)
         for header, each in zip(placed, incoming, strict=True):
             self._producers.note(header, each.marker)
         append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
-        return LogAppendInfo(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start)
+        return LogAppendInfo(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start_offset)
 
     def append_own(self, pairs: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
         """Append keys and values of the broker itself, outside of transactions; return the offset of the first.
@@ -240,7 +240,7 @@ class PartitionLog:
         They need no validation.
         """
         self._check_uncut()
-        data, header = build_placed_batch(pairs, now_ms, self.log_end, max(self.leader_epoch, 0))
+        data, header = build_placed_batch(pairs, now_ms, self.log_end_offset, max(self.leader_epoch, 0))
         if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             stamp_time(data, 0, TimestampType.LOG_APPEND_TIME, now_ms)
         if len(data) > self.config.max_message_bytes:
@@ -271,7 +271,9 @@ class PartitionLog:
         append_time = (
             stored.timestamp if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         )
-        return LogAppendInfo(stored.first_offset, stored.last_offset, append_time, self.log_start, is_duplicate=True)
+        return LogAppendInfo(
+            stored.first_offset, stored.last_offset, append_time, self.log_start_offset, is_duplicate=True
+        )
 
     def _write(self, buffer: Buffer, placed: list[BatchHeader]) -> None:
         self._cut_torn_tail()
@@ -308,7 +310,7 @@ class PartitionLog:
     def _roll(self, now_ms: int) -> None:
         """Start another segment; the next flush writes the indexes of the old one."""
         self._cut_torn_tail()  # a sealed segment is read to the end of its file
-        created = Segment.create(self._files, self.path, self.log_end, self.config.index_interval_bytes)
+        created = Segment.create(self._files, self.path, self.log_end_offset, self.config.index_interval_bytes)
         self._active.end()
         self._flushing.rolled(Sealing(self._active, self._snapshot()))
         created.quiet_since_ms = now_ms
@@ -316,7 +318,7 @@ class PartitionLog:
         self._active_since_ms = now_ms
 
     def _snapshot(self) -> Callable[[], None]:
-        return snapshot_later(self._files, self.path, self.log_end, self._producers)
+        return snapshot_later(self._files, self.path, self.log_end_offset, self._producers)
 
     # --- making durable -----------------------------------------------------------------------------------------------
 
@@ -325,22 +327,22 @@ class PartitionLog:
 
         `in_place`: what only the journal has counts as not durable.
         """
-        if self._flushing.is_done(self.log_end, in_place=in_place):
+        if self._flushing.is_done(self.log_end_offset, in_place=in_place):
             return None
         return self._flushing.target(self._active)
 
     @property
     def is_small_flush(self) -> bool:
-        """Whether all that is to be flushed can be written to the journal instead."""
+        """Return whether all that is to be flushed can be written to the journal instead."""
         return self._flushing.is_small
 
     def journal_target(self) -> JournalTarget:
         """Return what must be written to the journal for all appends to be durable."""
-        return self._flushing.journal_target(self.log_end)
+        return self._flushing.journal_target(self.log_end_offset)
 
     @property
     def is_sealing(self) -> bool:
-        """Whether a segment waits for a flush to write its indexes."""
+        """True if a segment waits for a flush to write its indexes."""
         return self._flushing.is_sealing
 
     def flushed(self, target: FlushTarget | JournalTarget) -> None:
@@ -393,7 +395,7 @@ class PartitionLog:
                     self._files,
                     self.path,
                     self.config,
-                    log_start=self.log_start,
+                    log_start_offset=self.log_start_offset,
                     recovery_point=self.synced_end,
                     end=end,
                     now_ms=now_ms,
@@ -401,8 +403,8 @@ class PartitionLog:
                 )
 
         def take(loaded: LoadedLog) -> None:
-            self._take(loaded, self.log_start, now_ms)
-            self._flushing.start_over(self.log_end, names_are_durable=False)
+            self._take(loaded, self.log_start_offset, now_ms)
+            self._flushing.start_over(self.log_end_offset, names_are_durable=False)
             self._cut_to = None
 
         return DiskChange(work, take)
@@ -416,9 +418,10 @@ class PartitionLog:
         stuck. It may begin before `from_offset`; clients skip records that they did not ask for.
         """
         self._check_order()
-        if not self.log_start <= from_offset <= self.log_end:
-            raise OffsetOutOfRangeError(
-                f"{self.path} has offsets from {self.log_start} to before {self.log_end}, not {from_offset}"
+        if not self.log_start_offset <= from_offset <= self.log_end_offset:
+            raise LogOffsetOutOfRangeError(
+                f"{self.path} has offsets from {self.log_start_offset} to before {self.log_end_offset}, "
+                f"not {from_offset}"
             )
         gapless = self._is_gapless and not self.config.compacts
         return read_batches(self._segments, self.path, from_offset, max_bytes, up_to, gapless=gapless)
@@ -430,7 +433,7 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampedOffset | None:
         """Return the first record before `up_to` that is not older than `timestamp`."""
         self._check_order()
-        found = find_timestamp(self._segments, self.path, self.config, timestamp, self.log_start)
+        found = find_timestamp(self._segments, self.path, self.config, timestamp, self.log_start_offset)
         return found if found is not None and found.offset < up_to else None
 
     def offset_of_latest_timestamp(self, up_to: int) -> TimestampedOffset | None:
@@ -442,9 +445,9 @@ class PartitionLog:
     # --- deleting -----------------------------------------------------------------------------------------------------
 
     def check_start(self, offset: int, high_watermark: int) -> None:
-        """Raise `OffsetOutOfRangeError` unless the log may start at `offset`."""
+        """Raise `LogOffsetOutOfRangeError` unless the log may start at `offset`."""
         if not 0 <= offset <= high_watermark:
-            raise OffsetOutOfRangeError(
+            raise LogOffsetOutOfRangeError(
                 f"cannot delete to offset {offset}: {self.path} can be read to {high_watermark}"
             )
 
@@ -455,11 +458,11 @@ class PartitionLog:
         """
         self.check_start(before, high_watermark)
         self._start_at(before)
-        return self.log_start
+        return self.log_start_offset
 
     def _start_at(self, offset: int) -> None:
-        if offset > self.log_start:
-            self.log_start = offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
             self._epochs.cut_start(offset)
 
     def retain(self, now_ms: int, high_watermark: int) -> list[DeletedSegment]:
@@ -469,7 +472,7 @@ class PartitionLog:
         """
         if not self.is_in_order:
             return []
-        reasons = reasons_to_drop(self._segments, self.config, self.log_start, high_watermark, now_ms)
+        reasons = reasons_to_drop(self._segments, self.config, self.log_start_offset, high_watermark, now_ms)
         if reasons and len(reasons) == len(self._segments):
             with writing(f"cannot delete old segments of {self.path}"):
                 self._roll(now_ms)
@@ -488,7 +491,7 @@ class PartitionLog:
         """Return what can be compacted, if it was already up to `compacted_to`; rolls first if that is worth it."""
         if not (self.config.compacts and self.is_in_order):
             return None
-        first_dirty = first_dirty_offset(compacted_to, self.log_start, self.log_end)
+        first_dirty = first_dirty_offset(compacted_to, self.log_start_offset, self.log_end_offset)
         rolls = is_worth_rolling(self._segments, self.config, first_dirty)
         if not rolls and len(self._segments) == 1:  # nothing but the active segment, as in most logs
             return None

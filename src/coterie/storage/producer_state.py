@@ -42,7 +42,7 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerStateEntry:
-    """What is known of one producer."""
+    """The state of one producer."""
 
     epoch: int = NO_PRODUCER_EPOCH
     coordinator_epoch: int = -1
@@ -76,7 +76,7 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
+        """The first offset of the oldest open transaction."""
         return next(iter(self._open_since.values())) if self._open_since else None
 
     def open_since(self, producer_id: int) -> int | None:

@@ -60,7 +60,7 @@ class Cut:
 
 @dataclass(slots=True)
 class Recovery:
-    """What opening a log had to do beyond opening it."""
+    """The things that opening a log had to repair."""
 
     batches_checked: int = 0
     cuts: list[Cut] = field(default_factory=list)
@@ -80,7 +80,7 @@ class LoadedLog:
     damages: list[Damage] = field(default_factory=list)
 
     @property
-    def log_end(self) -> int:
+    def log_end_offset(self) -> int:
         return self.segments[-1].next_offset
 
     def note(self, found: BatchInFile, *, is_news: bool = True) -> None:
@@ -142,7 +142,7 @@ def load(
     directory: str,
     config: LogConfig,
     *,
-    log_start: int,
+    log_start_offset: int,
     recovery_point: int,
     clean: bool,
     now_ms: int,
@@ -154,12 +154,12 @@ def load(
 
     `known` is what is known to be durable: `DamageError` if it is not there.
     """
-    segments = _find_segments(files, directory, config, log_start, known)
+    segments = _find_segments(files, directory, config, log_start_offset, known)
     try:
         loaded = _load(
             files, directory, config, segments, recovery_point, _Journaled(journaled, end), clean=clean, known=known
         )
-        _settle(files, directory, config, loaded, log_start, now_ms, known)
+        _settle(files, directory, config, loaded, log_start_offset, now_ms, known)
     except BaseException:
         for segment in segments:
             segment.close()
@@ -172,7 +172,7 @@ def load_cut(
     directory: str,
     config: LogConfig,
     *,
-    log_start: int,
+    log_start_offset: int,
     recovery_point: int,
     end: int,
     now_ms: int,
@@ -189,7 +189,7 @@ def load_cut(
             files,
             directory,
             config,
-            log_start=log_start,
+            log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             clean=False,
             now_ms=now_ms,
@@ -198,7 +198,7 @@ def load_cut(
         )
 
     found = loaded(())
-    if found.log_end <= end and not journaled:
+    if found.log_end_offset <= end and not journaled:
         return found
     keep = min(end, recovery_point) if journaled else end
     segments = found.segments
@@ -231,7 +231,7 @@ def _load(
     states = {state.base_offset: state for state in known.segments} if known is not None else {}
     if (clean or segments[-1].is_open) and _is_whole(files, segments[-1], states):
         first_unsure = len(segments)
-        known_to = loaded.log_end
+        known_to = loaded.log_end_offset
     else:
         first_unsure = _first_beyond(segments, recovery_point)
         known_to = segments[first_unsure].base_offset
@@ -284,27 +284,28 @@ def _settle(
     directory: str,
     config: LogConfig,
     loaded: LoadedLog,
-    log_start: int,
+    log_start_offset: int,
     now_ms: int,
     known: LogState | None,
 ) -> None:
     segments, producers = loaded.segments, loaded.producers
-    if log_start > loaded.log_end:
+    if log_start_offset > loaded.log_end_offset:
         if known is None:  # the log start has no checksum that confirms it
-            wrong = f"says that {directory} starts at offset {log_start}, and the log ends at {loaded.log_end}"
-            raise DamageError([Damage(LOG_STARTS, wrong, directory, (segments[0].base_offset, loaded.log_end))])
+            end = loaded.log_end_offset
+            wrong = f"says that {directory} starts at offset {log_start_offset}, and the log ends at {end}"
+            raise DamageError([Damage(LOG_STARTS, wrong, directory, (segments[0].base_offset, end))])
         for segment in segments:  # all of it was deleted, and the rest, which was never durable, is lost
             segment.delete()
-        segments[:] = [Segment.create(files, directory, log_start, config.index_interval_bytes)]
+        segments[:] = [Segment.create(files, directory, log_start_offset, config.index_interval_bytes)]
     producers.expire(now_ms)
-    loaded.epochs.cut_end(loaded.log_end)
+    loaded.epochs.cut_end(loaded.log_end_offset)
     for offset in offsets_of(files.names(directory), SNAPSHOT):
-        if offset > loaded.log_end:
+        if offset > loaded.log_end_offset:
             files.delete(join(directory, named(offset, SNAPSHOT)))
 
 
 def _find_segments(
-    files: Files, directory: str, config: LogConfig, log_start: int, known: LogState | None
+    files: Files, directory: str, config: LogConfig, log_start_offset: int, known: LogState | None
 ) -> list[Segment]:
     finish_swaps(files, directory)
     names = files.names(directory)
@@ -317,7 +318,7 @@ def _find_segments(
     if not bases:
         if known is not None and known.end > known.start:
             raise DamageError([Damage(directory, "has no segments", directory, (known.start, known.end))])
-        return [Segment.create(files, directory, max(log_start, known.end if known else 0), interval)]
+        return [Segment.create(files, directory, max(log_start_offset, known.end if known else 0), interval)]
     nexts = [*bases[1:], bases[-1]]  # where the last one ends is found by reading it
     return [Segment.sealed(files, directory, base, after, interval) for base, after in zip(bases, nexts, strict=True)]
 
@@ -442,13 +443,13 @@ def _recover(
         if slot < len(segments) or stored or restored:  # it may only be in the system's cache
             for sync in segment.seal() if slot < len(segments) else [segment.later()]:
                 sync.run()
-    beyond = journaled.first_beyond(loaded.log_end)
+    beyond = journaled.first_beyond(loaded.log_end_offset)
     if beyond is not None and not damages:
-        wrong = f"ends at offset {loaded.log_end}, and the journal goes on at {beyond}"
-        damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end, beyond)))
-    if loaded.log_end < durable_end and not damages:
-        wrong = f"ends at offset {loaded.log_end}"
-        damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end, durable_end)))
+        wrong = f"ends at offset {loaded.log_end_offset}, and the journal goes on at {beyond}"
+        damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end_offset, beyond)))
+    if loaded.log_end_offset < durable_end and not damages:
+        wrong = f"ends at offset {loaded.log_end_offset}"
+        damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end_offset, durable_end)))
 
 
 def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segment]) -> Iterator[Cut]:

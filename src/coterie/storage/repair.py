@@ -71,7 +71,7 @@ _NEEDED = {
 
 @dataclass(slots=True)
 class FileFinding:
-    """What is wrong with a small file."""
+    """The damage of a small file."""
 
     path: str
     wrong: str

@@ -62,7 +62,7 @@ class Segment:
         self.first_timestamp: int | None = None
         """The latest timestamp of the first batch: the segment's age counts from it (`segment.ms`)."""
         self.quiet_since_ms = 0
-        """When it was last written, as far as this process knows: its age counts from it without timestamps."""
+        """The time of the last write that this process knows of: the age of a segment without timestamps."""
         self._file: File | None = None
         self.index_sizes = (0, 0)
         """The sizes of its index and of its time index on disk."""
@@ -469,7 +469,7 @@ class Segment:
 
     @property
     def _walk(self) -> int:
-        """How much to read to find a batch between two rows of the index."""
+        """The number of bytes to read to find a batch between two entries of the index."""
         return 2 * self._index_interval + 1024
 
     def find_timestamp(self, timestamp: int, from_offset: int, limit: int) -> TimestampedOffset | None:

@@ -33,13 +33,13 @@ from coterie.storage.log_errors import RefusedError
 
 
 class LogAppendInfo(NamedTuple):
-    """Where a batch is in the log, or was before if it is a duplicate."""
+    """The offsets of a batch in the log; those of the first write if it is a duplicate."""
 
     base_offset: int
     last_offset: int
     append_time_ms: int
     """-1 unless the topic uses append time."""
-    log_start: int
+    log_start_offset: int
     is_duplicate: bool = False
 
 
@@ -51,7 +51,7 @@ MOST_NAMED = 1_000
 
 
 class Origin(Enum):
-    """Who wrote a batch."""
+    """The writer of a batch."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

@@ -37,7 +37,7 @@ from coterie.protocol.messages import (
     SyncGroup,
 )
 from coterie.protocol.subscription import Subscription, write_subscription
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.stories.grid import StoryStep, in_words, read, show
 from coterie.stories.world import StoryTopics, StoryWorld
 

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from coterie.coordinator.classic import Group
 from coterie.coordinator.classic.effects import ComputeTarget, Reply
-from coterie.coordinator.consumer import ConsumerGroup, TopicImage
+from coterie.coordinator.consumer import ConsumerGroup, TopicsImage
 from coterie.coordinator.runtime import Append, AppendBatch, Replay, Shard, Timers
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Emit, Fact
 from coterie.ledger import Ledger
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class LogEntry:
     producer_id: int | None
     marker: bool | None
     at_ms: int
-    """When it was appended."""
+    """The time at which it was appended."""
 
 
 @dataclass
@@ -67,8 +67,8 @@ class StoryWorld:
     settings: GroupCoordinatorSettings = field(default_factory=GroupCoordinatorSettings)
     now_ms: int = 0
     holds_writes: bool = False
-    """Whether appends wait for `end_writes`; otherwise they are durable at once."""
-    image: TopicImage | None = None
+    """True if appends wait for `end_writes`; otherwise they are durable at once."""
+    image: TopicsImage | None = None
     """The topics that consumer groups know."""
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
 

@@ -24,7 +24,7 @@ from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTi
 from coterie.facts import Emit, Fact
 from coterie.protocol.apis.consumer_group_heartbeat import Request as ConsumerGroupHeartbeat
 from coterie.protocol.messages import Heartbeat, JoinGroup
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.stories.world import StoryWorld
 
 GROUP = "readers"

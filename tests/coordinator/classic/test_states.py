@@ -17,7 +17,7 @@ from coterie.coordinator.classic.states import NEXT, TABLES, Answer, Do, enter, 
 from coterie.errors import ErrorCode, IllegalTransitionError
 from coterie.facts import GroupCreated, MemberReplaced, RebalanceStarted
 from coterie.protocol.messages import OffsetDelete
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.stories import PARKED, Story
 
 

@@ -34,7 +34,7 @@ from coterie.protocol.subscription import (
     write_assignment,
     write_subscription,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.stories.world import StoryTopics, StoryWorld
 
 GROUP = "g"

@@ -10,7 +10,7 @@ from coordinator.consumer.group_world import GroupWorld, pair
 from coterie.coordinator.consumer.heartbeat import heartbeat_refusal
 from coterie.facts import Cause, MemberExpired, RebalanceStarted
 from coterie.protocol.messages import ConsumerGroupHeartbeat
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 
 def test_the_first_member_gets_everything_at_epoch_2() -> None:

@@ -69,7 +69,7 @@ class AclApis:
     # --- CreateAcls ---------------------------------------------------------------------------------------------------
 
     def _create_acls(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
-        """Create each ACL that is valid. One that exists already is no error, and stays one."""
+        """Create each ACL that is valid. If it exists already, that is no error, and it is not added again."""
         creations = create_acls.read_request(frame, at, call.version).creations
         for one in creations:
             _check_known(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)

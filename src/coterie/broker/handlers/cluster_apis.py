@@ -12,7 +12,7 @@ from coterie.broker.handlers.refusals import CLUSTER_DENIED, TopicError
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.metadata_cache import MetadataCache
-from coterie.broker.placement import NOBODY
+from coterie.broker.placement import NO_LEADER
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.auth_helper import AuthHelper
 from coterie.broker.topic_manager import Made, TopicManager
@@ -162,8 +162,8 @@ class ClusterApis:
 
     def _coordinator(self, key_type: int, key: str, listener: str) -> find_coordinator.Coordinator:
         def leader_of(partition: int) -> int | None:
-            place = self.metadata.places.get((OFFSETS_TOPIC, partition))
-            return None if place is None or place.leader == NOBODY else place.leader
+            state = self.metadata.partition_states.get((OFFSETS_TOPIC, partition))
+            return None if state is None or state.leader == NO_LEADER else state.leader
 
         topic = self.metadata.topics.get(OFFSETS_TOPIC)
         error, node_id = node_for(key_type, key, topic.partitions if topic is not None else 1, leader_of)

@@ -1,6 +1,6 @@
-"""Fetch: records from where a reader stands, at once if there are enough of them, or when there are (KIP-227 refused).
+"""Fetch: return records from an offset on, at once if there are enough of them, otherwise when there are.
 
-There are no fetch sessions: every answer says session 0, which tells the client to name its partitions each time.
+There are no fetch sessions (KIP-227): every response has session 0, so the client names its partitions each time.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Fetches:
         return [effect for parked in list(self._parked.values()) for effect in self.due(FetchDue(parked), now_ms)]
 
     def look_again(self, log: PartitionLog, now_ms: int) -> Effects:
-        """Answer the readers of a partition that is gone, or has another leader."""
+        """Answer the parked fetches of a partition that was deleted, or has another leader."""
         readers = list(self._readers.get(log, ()))
         return [effect for parked in readers for effect in self.due(FetchDue(parked), now_ms)]
 
@@ -239,12 +239,12 @@ def _read_partition(
         answer.error = leader_epoch_error(asked.current_leader_epoch, log)
         if answer.error:
             return
-    if not log.log_start <= asked.fetch_offset <= log.log_end:
+    if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
         answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
         return
     end = replicas.high_watermark(log)
     stable = log.last_stable(end)
-    answer.high_watermark, answer.last_stable_offset, answer.log_start_offset = end, stable, log.log_start
+    answer.high_watermark, answer.last_stable_offset, answer.log_start_offset = end, stable, log.log_start_offset
     up_to = stable if request.isolation_level == READ_COMMITTED else end
     room = min(asked.max_bytes, left)
     if asked.fetch_offset >= up_to or (room <= 0 and not is_first):

@@ -249,7 +249,7 @@ class GroupApis:
         return [one for one in found if one.topic in shown]
 
     def _names_for_ids(self, request: OffsetFetch) -> list[FetchedOffset]:
-        """Version 10: names are filled in; what has none is set aside with its error (rule 22)."""
+        """Fill in the names of topic ids (version 10). An unknown id is set aside with its error (rule 22)."""
         if request.topics is None:
             return []
         known, unknown = [], []
@@ -337,7 +337,7 @@ def _described_size(answer: DescribedGroup) -> int:
 
 
 def _with_unknown(answer: OffsetsDeleted, unknown: list[DeletedPartition]) -> OffsetsDeleted:
-    """An error of the group speaks for all partitions."""
+    """Add the partitions of unknown topics to the answer, unless the group has an error."""
     if not answer.error:
         answer.partitions = sorted([*answer.partitions, *unknown], key=lambda entry: entry.topic)
     return answer

@@ -20,7 +20,7 @@ from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.api import READ_COMMITTED
 from coterie.protocol.apis import delete_records, list_offsets, offset_for_leader_epoch
 from coterie.protocol.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from coterie.storage import DataDirectory, LogError, OffsetOutOfRangeError, PartitionLog
+from coterie.storage import DataDirectory, LogError, LogOffsetOutOfRangeError, PartitionLog
 
 __all__ = ["LogOffsetApis"]
 
@@ -182,7 +182,7 @@ class LogOffsetApis:
                 return [
                     Work(self.directory.checkpoints.delete_records((topic, partition.partition), before, end), then)
                 ]
-            except OffsetOutOfRangeError as error:
+            except LogOffsetOutOfRangeError as error:
                 answer.error = error.code
         return done(answer, now_ms)
 
@@ -192,7 +192,7 @@ def _offset_at(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int] |
     if timestamp == LATEST:
         return end, -1
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.log_start, -1
+        return log.log_start_offset, -1
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return None  # nothing is ever moved to remote storage
     if timestamp == MAX_TIMESTAMP:

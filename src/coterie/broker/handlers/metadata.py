@@ -9,7 +9,7 @@ from coterie.broker.broker_effects import Effects
 from coterie.broker.calls import Call, Handler, Responses
 from coterie.broker.handlers.refusals import TopicError
 from coterie.broker.metadata_cache import MetadataCache, is_internal
-from coterie.broker.placement import NOBODY, Place
+from coterie.broker.placement import NO_LEADER, PartitionState
 from coterie.broker.security.auth_helper import AuthHelper
 from coterie.broker.topic_manager import Made, TopicManager
 from coterie.errors import ErrorCode
@@ -24,9 +24,9 @@ __all__ = ["MetadataApis"]
 DESCRIBE, TOPIC = AclOperation.DESCRIBE, AclResourceType.TOPIC
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 CREATED_WITHIN_MS = 10_000
-"""How long a request for topics creates those that are missing; the next request goes on with the others."""
+"""The time that one request may spend on creating missing topics; the next request creates the others."""
 LATER = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
-"""Errors that a client hears as a missing topic: it asks again, and then the topic is created, or there."""
+"""Errors that clients get as a missing topic: they ask again, and then the topic exists or is created."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,12 +143,12 @@ class MetadataApis:
         return metadata.DescribedTopic(error=error_code, name=asked.name)
 
     def _described(self, topic: StoredTopic) -> metadata.DescribedTopic:
-        places = self.cache.places
+        states = self.cache.partition_states
         return metadata.DescribedTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=is_internal(topic.name),
-            partitions=[_partition(number, places[topic.name, number]) for number in range(topic.partitions)],
+            partitions=[_partition(number, states[topic.name, number]) for number in range(topic.partitions)],
         )
 
     # --- DescribeTopicPartitions (KIP-966) ----------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class MetadataApis:
         left = min(max(request.response_partition_limit, 1), 2_000)
         topics: list[describe_topic_partitions.DescribedTopic] = []
         cursor: describe_topic_partitions.Cursor | None = None
-        places = self.cache.places
+        states = self.cache.partition_states
         for name in sorted(name for name in asked if name >= first and name not in denied):
             topic = self.cache.topics.get(name)
             if topic is None:
@@ -189,14 +189,14 @@ class MetadataApis:
                     partitions=[
                         describe_topic_partitions.DescribedPartition(
                             partition=number,
-                            leader_id=place.leader,
-                            leader_epoch=place.epoch,
-                            replicas=(place.home if place.leader == NOBODY else place.leader,),
-                            isr=() if place.leader == NOBODY else (place.leader,),
+                            leader_id=state.leader,
+                            leader_epoch=state.leader_epoch,
+                            replicas=(state.preferred_leader if state.leader == NO_LEADER else state.leader,),
+                            isr=() if state.leader == NO_LEADER else (state.leader,),
                             eligible_leader_replicas=(),
                             last_known_elr=(),
                         )
-                        for number, place in ((number, places[name, number]) for number in numbers)
+                        for number, state in ((number, states[name, number]) for number in numbers)
                     ],
                 )
             )
@@ -219,21 +219,21 @@ def _refused_for_ids(request: metadata.Request) -> metadata.Response:
     return metadata.Response(brokers=(), cluster_id=None, controller_id=-1, topics=topics)
 
 
-def _partition(number: int, place: Place) -> metadata.DescribedPartition:
+def _partition(number: int, state: PartitionState) -> metadata.DescribedPartition:
     """The one replica there is goes with the leadership; only if no node is up is it nowhere."""
-    if place.leader == NOBODY:
+    if state.leader == NO_LEADER:
         error = ErrorCode.LEADER_NOT_AVAILABLE
-        home = (place.home,)
+        preferred_leader = (state.preferred_leader,)
         return metadata.DescribedPartition(
             error=error,
             partition=number,
-            leader_id=NOBODY,
-            leader_epoch=place.epoch,
-            replicas=home,
+            leader_id=NO_LEADER,
+            leader_epoch=state.leader_epoch,
+            replicas=preferred_leader,
             isr=(),
-            offline_replicas=home,
+            offline_replicas=preferred_leader,
         )
-    here = (place.leader,)
+    here = (state.leader,)
     return metadata.DescribedPartition(
-        partition=number, leader_id=place.leader, leader_epoch=place.epoch, replicas=here, isr=here
+        partition=number, leader_id=state.leader, leader_epoch=state.leader_epoch, replicas=here, isr=here
     )

@@ -84,7 +84,7 @@ class Production:
         self._api.replicas.appended(log, durable)
 
     def due(self, now_ms: int) -> Effects:
-        """What was written may be durable yet, or not: the client has to ask again."""
+        """Answer with REQUEST_TIMED_OUT: the records may become durable later, so the client has to retry."""
         for answer in self._waiting.values():
             answer.error = ErrorCode.REQUEST_TIMED_OUT
         return self._answer(now_ms)
@@ -153,7 +153,7 @@ class ProduceApi:
         return self.responses.answer(production.call, response, now_ms)
 
     def _wants_more_replicas(self, topic: str) -> bool:
-        """There is one replica, and it is in sync."""
+        """Return whether the topic wants more in-sync replicas than one, which no log here has."""
         return bool(effective("min.insync.replicas", self.metadata.topics[topic].configs, self.settings) > 1)
 
     def _append(
@@ -174,7 +174,7 @@ class ProduceApi:
             return [self.reporter.trouble(str(error), now_ms)] if storage_failed else []
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.append_time_ms
-        answer.log_start_offset = appended.log_start
+        answer.log_start_offset = appended.log_start_offset
         if production.acks == ACKS_ALL:
             production.wait_for(log, answer)  # of a duplicate too: its first copy may not be durable yet
         else:

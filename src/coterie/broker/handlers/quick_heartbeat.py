@@ -25,13 +25,13 @@ HEARTBEAT = (
     bytes((0, _KEY, 0, VERSION)),
     *(bytes((0, _CONSUMER_KEY, 0, version)) for version in consumer_group_heartbeat.API.versions),
 )
-"""How such a frame begins: API key and version."""
+"""The first bytes of such a frame: API key and version."""
 
 _CORRELATION, _SAID = slice(4, 8), slice(8, None)
 _BEFORE, _AFTER = 4, 8
 _VERSION_AT = 3
 _LONG = 1024
-"""What is longer than any heartbeat's frame need be is not kept for comparison."""
+"""A frame that is longer than any heartbeat needs to be is not kept for comparison."""
 _ANSWERS = {error: response_frame(0, heartbeat.write_response(error, VERSION), flexible=True) for error in ErrorCode}
 _ENDS = {error: (answer[:_BEFORE], answer[_AFTER:]) for error, answer in _ANSWERS.items()}
 """The answer's bytes before and after the correlation id."""

@@ -14,7 +14,7 @@ from coterie.broker.calls import Call, Handler, Responses
 from coterie.broker.handlers.refusals import CLUSTER_DENIED
 from coterie.broker.leadership import Leadership
 from coterie.broker.metadata_cache import MetadataCache
-from coterie.broker.placement import Partition, Place
+from coterie.broker.placement import Partition, PartitionState
 from coterie.broker.reassignment import elect, reassign
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.auth_helper import AuthHelper
@@ -62,7 +62,9 @@ class ReassignmentApis:
         metadata, as_one = self.metadata, self.settings.coterie_replicas_as_one
         return self._change_leaders(
             call,
-            lambda: reassign(request, metadata.topics, metadata.places, metadata.nodes_up, replicas_as_one=as_one),
+            lambda: reassign(
+                request, metadata.topics, metadata.partition_states, metadata.nodes_up, replicas_as_one=as_one
+            ),
             lambda response: ((topic.name, topic.partitions) for topic in response.responses),
             "partitions are reassigned",
         )
@@ -74,7 +76,7 @@ class ReassignmentApis:
         metadata = self.metadata
         return self._change_leaders(
             call,
-            lambda: elect(request, metadata.topics, metadata.places, metadata.nodes_up),
+            lambda: elect(request, metadata.topics, metadata.partition_states, metadata.nodes_up),
             lambda response: ((topic.topic, topic.partitions) for topic in response.results),
             "preferred leaders are elected",
         )
@@ -82,14 +84,14 @@ class ReassignmentApis:
     def _change_leaders(
         self,
         call: Call,
-        decide: Callable[[], tuple[T, Mapping[Partition, Place]]],
+        decide: Callable[[], tuple[T, Mapping[Partition, PartitionState]]],
         answers: Callable[[T], Iterable[tuple[str, Sequence[Any]]]],
         why: str,
     ) -> Effects:
         """Decide in the request's turn, change the leaders, then answer."""
-        decided: list[tuple[T, Mapping[Partition, Place]]] = []
+        decided: list[tuple[T, Mapping[Partition, PartitionState]]] = []
 
-        def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
+        def plan() -> tuple[frozenset[int], Mapping[Partition, PartitionState]]:
             decided.append(decide())
             return self.metadata.nodes_up, decided[0][1]
 
@@ -116,7 +118,7 @@ class ReassignmentApis:
         return self.responses.answer(call, answer, now_ms)
 
     def _alter_replica_log_dirs(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
-        """There is one log directory. What it has is there already, and there is no other."""
+        """Answer AlterReplicaLogDirs. There is one log directory: a replica is there already, and there is no other."""
         request = alter_replica_log_dirs.read_request(frame, at, call.version)
         is_allowed = self._may(call, AclOperation.ALTER)
         wanted: dict[str, dict[int, str]] = {}
@@ -142,7 +144,7 @@ class ReassignmentApis:
     def _log_dir_error(self, key: Partition, path: str) -> ErrorCode:
         if path != self.data_path():
             return ErrorCode.LOG_DIR_NOT_FOUND
-        if key not in self.metadata.places:
+        if key not in self.metadata.partition_states:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE if key in self.replicas.led else ErrorCode.REPLICA_NOT_AVAILABLE
 

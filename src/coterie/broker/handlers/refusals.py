@@ -1,4 +1,4 @@
-"""Why something cannot be done to a topic or to its configs: a code of Kafka's, and a sentence of ours."""
+"""The reasons why a topic or its configs cannot be changed: Kafka's error code, and a message."""
 
 from __future__ import annotations
 

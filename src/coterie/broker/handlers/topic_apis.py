@@ -80,7 +80,7 @@ class TopicApis:
                 continue
             configs = {config.name: config.value for config in topic.configs}
             try:
-                partitions, homes = self._partitions_of(topic)
+                partitions, preferred_leaders = self._partitions_of(topic)
                 if request.validate_only:
                     kept = self.topics.names().check_new(topic.name, partitions, configs)
                     answers[topic.name] = _created(configs_of, StoredTopic(topic.name, NO_ID, partitions, kept))
@@ -88,7 +88,7 @@ class TopicApis:
                 answers[topic.name] = _refused(topic, error)
                 continue
             if not request.validate_only:
-                wanted.append(TopicSpec(topic.name, partitions, configs=configs, homes=homes))
+                wanted.append(TopicSpec(topic.name, partitions, configs=configs, preferred_leaders=preferred_leaders))
 
         def finish(made: list[Made], at_ms: int) -> Effects:
             for one, outcome in zip(wanted, made, strict=True):
@@ -109,7 +109,7 @@ class TopicApis:
         return self.auth.denied(call, AclOperation.CREATE, TOPIC, names)
 
     def _hide_configs(self, call: Call, answers: Iterable[create_topics.CreatedTopic]) -> None:
-        """Leave out what DescribeConfigs would refuse to tell of a topic that was created."""
+        """Leave out the configs of a created topic that DescribeConfigs would not return to the client."""
         if self.auth.authorizer is None:
             return
         for answer in answers:
@@ -140,7 +140,7 @@ class TopicApis:
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"an assignment names partitions 0, 1, 2, ...; this one: {numbers}",
                 )
-            return len(numbers), {one.partition: self._home(one.broker_ids) for one in asked.assignments}
+            return len(numbers), {one.partition: self._preferred_leader(one.broker_ids) for one in asked.assignments}
         self._check_replication_factor(asked.replication_factor)
         if asked.num_partitions == -1:
             return self.settings.num_partitions, NOWHERE
@@ -176,7 +176,7 @@ class TopicApis:
             f"reached because {why}",
         )
 
-    def _home(self, replicas: Sequence[int]) -> int:
+    def _preferred_leader(self, replicas: Sequence[int]) -> int:
         """Return the node a partition is asked for on: of one replica, or of several the first if all are one."""
         up = self.metadata.nodes_up
         most = len(self.metadata.nodes) if self.settings.coterie_replicas_as_one else 1
@@ -220,12 +220,12 @@ class TopicApis:
             return done(result, at_ms)
 
         try:
-            topic, homes = self._check_growth(asked)
+            topic, preferred_leaders = self._check_growth(asked)
         except TopicError as error:
             return then(error, now_ms)
         if validate_only:
             return then(None, now_ms)
-        return self.topics.grow(topic, asked.count, homes, then, now_ms)
+        return self.topics.grow(topic, asked.count, preferred_leaders, then, now_ms)
 
     def _check_growth(self, asked: create_partitions.Topic) -> tuple[StoredTopic, Mapping[int, int]]:
         """Return the topic, and the nodes that new partitions were asked for on."""
@@ -250,8 +250,8 @@ class TopicApis:
             raise TopicError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{new} new partitions, but {len(asked.assignments)} assignments"
             )
-        homes = [self._home(one.broker_ids) for one in asked.assignments]
-        return topic, dict(enumerate(homes, topic.partitions))
+        preferred_leaders = [self._preferred_leader(one.broker_ids) for one in asked.assignments]
+        return topic, dict(enumerate(preferred_leaders, topic.partitions))
 
     # --- DeleteTopics -------------------------------------------------------------------------------------------------
 

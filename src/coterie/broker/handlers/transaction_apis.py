@@ -73,7 +73,7 @@ class TransactionApis:
             described.error, described.message = illegal_name(topic)
         elif topic not in self.metadata.topics:
             described.error, described.message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE
-        elif (topic, number) not in self.metadata.places:
+        elif (topic, number) not in self.metadata.partition_states:
             described.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif log is None:
             described.error = ErrorCode.NOT_LEADER_OR_FOLLOWER

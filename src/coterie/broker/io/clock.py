@@ -1,12 +1,11 @@
 """The two times of a broker: its own, which timers go by, and the wall clock's, which it writes into logs and facts.
 
-Its own time counts from the wall clock's time at the start, by the monotonic clock: nobody's session ends because
-the clock was set. It does not count while the loop could do nothing: the process was stopped, the machine
-slept (the monotonic clock does not count that by itself), a disk hung. So everybody's session is longer by that time,
-and so is every other deadline.
+Its own time starts at the wall clock's time and follows the monotonic clock, so no session expires because the clock
+was set. It stands still while the loop cannot run: the process was stopped, the machine slept (the monotonic clock does
+not count that by itself), or a disk hung. So every session, and every other deadline, is longer by that time.
 
 For tests, `COTERIE_TEST_CLOCK=OFFSET_MS` or `OFFSET_MS,PPM` in the environment makes the wall clock of the broker, and
-of nobody else in the process, wrong by so many milliseconds, and faster by so many parts in a million:
+only of the broker, wrong by that many milliseconds, and faster by that many parts in a million:
 
     COTERIE_TEST_CLOCK=36000000,500 make test
 
@@ -28,7 +27,7 @@ __all__ = ["AWAY_MS", "LOOK_EVERY_MS", "Clock", "wall_ms"]
 LOOK_EVERY_MS = 200
 """The loop reads its clock at least this often, if it can do anything at all."""
 AWAY_MS = 1_000
-"""If it has not read the clock for this long, it was away."""
+"""The process was suspended if the loop has not read the clock for this long."""
 _monotonic_ns = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
 _OFFSET_MS, _PPM = [*map(int, os.environ.get("COTERIE_TEST_CLOCK", "0").split(",")), 0][:2]
 _BEGAN_NS = _monotonic_ns()
@@ -52,7 +51,7 @@ class Clock:
         self.wall = WallClock()
         self._last_ms = monotonic_ns() // 1_000_000
         self._ahead_ms = wall_ms() - self._last_ms
-        """How far the broker's own time is ahead of the monotonic clock."""
+        """The difference between the broker's time and the monotonic clock."""
 
     def now_ms(self) -> int:
         """The broker's own time."""
@@ -67,6 +66,6 @@ class Clock:
         self.wall.was_away(ms)
 
     def look(self) -> int:
-        """Follow the wall clock. By how much it was set since the last look; 0 if it was not."""
+        """Follow the wall clock. Return by how much it was set since the last call; 0 if it was not."""
         now_ms = self.now_ms()
         return self.wall.read(self._wall_ms() - now_ms, now_ms)

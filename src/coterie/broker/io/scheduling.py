@@ -1,12 +1,12 @@
 """Scheduling: how the event loop is shared among connections.
 
-A connection is answered a few requests at a time, whatever they are. If it has sent more, they wait, it is not read
-from, and it stands in a queue. Each time round the loop, the queue is served for a short while, in turn. So a flood
-holds up nobody else for longer than that: what others send is looked at in between.
+A connection gets a few requests answered at a time. If it has sent more, they wait, the broker stops reading from the
+connection, and the connection goes into a queue. In each turn of the loop the queue is served for a short time, one
+connection after the other. So a client that sends a flood of requests delays the others by no more than that time.
 
-A request that arrives alone, at a connection that was not in the queue, is answered at once. Of several that arrive
-together some are, as long as few have been in the same turn of the loop; else they wait, and the first of them too.
-Fetches and large requests wait even if they are alone, once the loop has been busy for long.
+A request that arrives alone, on a connection that is not in the queue, is answered at once. Of several requests that
+arrive together some are, while few were in this turn of the loop; otherwise all of them wait. Fetches and large
+requests wait even if they arrive alone, once the loop has been busy for long.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ FRAMES = 16
 SPARE = 64
 """Requests that are answered as they arrive, in one turn of the loop, beside those that arrive alone."""
 SLICE_MS = 2
-"""How long one connection, or the whole queue, is served before the loop looks at its sockets again."""
+"""The time for one connection, or for the whole queue, before the loop reads its sockets again."""
 READ_BYTES = 1 << 20
 """Bytes that are read from one connection in a row."""
 READ_ON = 4
-"""Connections in the queue that are read from again each time round: each may bring much."""
+"""Connections in the queue that are read from again in each turn: each may bring much."""
 LARGE_READ = 1 << 17
-"""After a read of so many bytes there is probably more to read at once."""
+"""A read of this many bytes has probably more behind it."""
 BUSY_MS = 20
-"""After so long without a rest the loop is behind, and what costs much waits."""
+"""The loop is overloaded after this time without a pause; then expensive requests wait."""
 LARGE = 16 * 1024
-"""A request of so many bytes is not small."""
+"""The size from which a request is large."""
 _FETCH = fetch.API.key.to_bytes(2, "big")
 
 
@@ -45,12 +45,12 @@ class Scheduling:
         self._since_ms = 0
         self._until_ms = 0
         self.spare = SPARE
-        """How many of them are left in this turn of the loop."""
+        """The number of them that are left in this turn of the loop."""
         self.queue: deque[Link] = deque()
         """Connections whose next requests must wait."""
 
     def at_once(self, frames: list[bytes], now_ms: int) -> int:
-        """How many of these requests of one connection are answered as they arrive."""
+        """Return how many of these requests of one connection are answered as they arrive."""
         if self._must_wait(frames[0], now_ms):
             return 0
         if len(frames) == 1:
@@ -67,9 +67,9 @@ class Scheduling:
 
     @property
     def share(self) -> int:
-        """How many requests the next one in the queue may have answered: the fewer, the longer the queue is."""
+        """The number of requests that the next connection gets answered: the longer the queue, the fewer."""
         return max(FRAMES // (len(self.queue) + 1), 1)
 
     def worked(self, now_ms: int) -> None:
-        """Something has been done, until now."""
+        """Note that the loop has worked until now."""
         self._until_ms = now_ms

@@ -6,11 +6,8 @@ It hands events to the cluster and its nodes, and performs the effects they retu
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import resource
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -45,6 +42,7 @@ from coterie.broker.broker_facts import ConnectionDropped, FilesReloaded, Troubl
 from coterie.broker.calls import PLAINTEXT, Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.connection_limits import ConnectionLimits, silence_of
+from coterie.broker.io.assignor_threads import AssignorThreads
 from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
 from coterie.broker.io.fact_listeners import FactListeners
 from coterie.broker.io.jwks import JwksEndpoint
@@ -67,7 +65,7 @@ __all__ = ["Server", "Throttle", "run_in_loop"]
 
 
 WORK_S, REST_S = 0.001, 0.002
-"""How long a background thread works before it rests, and how long it rests."""
+"""The time that a background thread works before it rests, and the time that it rests."""
 
 
 class Throttle:
@@ -86,18 +84,16 @@ class Throttle:
 
 
 STOP_GRACE_S = 5.0
-COMPUTATIONS_AT_ONCE = 4
-"""How many threads compute. One that cannot be interrupted takes its place for ever."""
 FILES_EVERY_S = 3.0
-"""How often we look whether certificates have changed."""
+"""The time between two checks whether certificates have changed."""
 READS_AT_LEAST, READS_AT_MOST = 2, 20
-"""How often sockets are read before timers ring: twice, and more often while requests are put off (`scheduling.py`)."""
+"""The number of socket reads before timers fire: two, and more while requests are put off (`scheduling.py`)."""
 _FLUSHES_TO_WAIT_FOR = 4
-"""What a node has written is durable with the flush under way or the next; changes of the directory come in between."""
+"""The number of flushes that make everything durable that a node has written; directory changes come in between."""
 
 
 class Listener(NamedTuple):
-    """A listener for clients, and what they are told to connect to: None is where it listens."""
+    """A listener for clients, and its advertised address; None if that is the address it listens on."""
 
     endpoint: Endpoint
     advertised: tuple[str, int] | None = None
@@ -130,9 +126,7 @@ class Server:
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
         self._background_tasks = ThreadPoolExecutor(1, "coterie-background")
-        self._computations: deque[Computation] = deque()
-        """The computations of targets that wait for a thread."""
-        self._computing = 0
+        self._assignor_threads = AssignorThreads(self._loop, self.handle)
         self._link_closed = asyncio.Event()
         """Set when a connection has closed."""
         self._sweep: asyncio.TimerHandle | None = None
@@ -147,10 +141,10 @@ class Server:
         self._turn_is_due = False
         self._flush_is_due = False
         self._under_way = 0
-        """How much work was given to threads and has not come back."""
+        """The number of pieces of work that threads have and have not returned."""
         self._idle = asyncio.Event()
         self._node_change = asyncio.Lock()
-        """Nodes stop and start one after the other: that a node is up and that it listens belong together."""
+        """Lets one node at a time stop or start: that a node is up and that it listens must agree."""
 
     @property
     def port(self) -> Port:
@@ -253,7 +247,7 @@ class Server:
             port.socket.close()
 
     async def stop(self) -> None:
-        """Answer everybody who waits, make durable what was written, and leave the directory clean."""
+        """Answer all waiting requests, make what was written durable, and leave the directory clean."""
         self._close_ports()
         for link in self.links:
             link.stop_reading()
@@ -305,7 +299,7 @@ class Server:
     # --- nodes stop and start -----------------------------------------------------------------------------------------
 
     async def stop_node(self, node_id: int) -> None:
-        """Move the node's partitions to the others, answer everybody who waits at it, and close its connections."""
+        """Move the node's partitions to the others, answer its waiting requests, and close its connections."""
         async with self._node_change:
             await self._stop_node(node_id)
 
@@ -481,7 +475,7 @@ class Server:
         self.run(what, partial(self.cluster.handle, event))
 
     def run(self, what: str, act: Callable[[int], Effects]) -> None:
-        """No client is to blame for this event: a bug of ours in it is reported, and the broker goes on."""
+        """Handle an event that comes from no client. If it fails, the bug is reported, and the broker continues."""
         now_ms = self.now_ms()
         try:
             effects = act(now_ms)
@@ -491,7 +485,7 @@ class Server:
         self.look_ahead()
 
     def perform(self, effects: Effects) -> None:
-        """Carry them out. A connection that was answered and has more waiting is queued for its next turn."""
+        """Perform effects. A connection that was answered and has more requests is queued for its next turn."""
         for effect in effects:
             kind = type(effect)
             if kind is Send:
@@ -506,7 +500,7 @@ class Server:
             elif kind is BackgroundTask:
                 self._in_background(effect)  # type: ignore[arg-type]
             elif kind is Computation:
-                self._compute(effect)  # type: ignore[arg-type]
+                self._assignor_threads.run(effect)  # type: ignore[arg-type]
             elif kind is Authenticated:
                 self._authenticated(effect.connection)  # type: ignore[union-attr]
             elif kind is Close:
@@ -552,7 +546,7 @@ class Server:
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        """Serve those in the queue, one after the other, for a short while."""
+        """Serve the connections in the queue, one after the other, for a short time."""
         self._turn_is_due = False
         self.scheduling.spare = SPARE
         queue, began_ms = self.scheduling.queue, self.now_ms()
@@ -604,7 +598,7 @@ class Server:
             self._alarm = self._loop.call_later(max(0, next_ms - self.now_ms()) / 1000, self._ring)
 
     def _ring(self) -> None:
-        """Timers judge by what was received, so what has arrived is read first: we may be late."""
+        """Read what has arrived before timers fire: the loop may be late, and a heartbeat may wait in a socket."""
         self._alarm = self._loop.call_soon(self._ring_after, READS_AT_MOST)
 
     def _ring_after(self, reads: int) -> None:
@@ -653,44 +647,11 @@ class Server:
         self.handle("what follows long work", done.result())
         self._idle.set()
 
-    def _compute(self, effect: Computation) -> None:
-        """Run it, if not too many run already, on a thread that does not keep the process from ending."""
-        self._computations.append(effect)
-        self._start_computations()
-
-    def _start_computations(self) -> None:
-        while self._computations and self._computing < COMPUTATIONS_AT_ONCE:
-            self._computing += 1
-            effect = self._computations.popleft()
-            thread = threading.Thread(target=self._run_computation, args=(effect,), daemon=True)
-            thread.start()
-            self._loop.call_later(effect.timeout_ms / 1_000, _interrupt, thread)
-
-    def _run_computation(self, effect: Computation) -> None:
-        ended = None
-        with suppress(SystemExit):
-            ended = effect.run()
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._computed, ended)
-
-    def _computed(self, ended: Any) -> None:
-        """Nothing has come of a computation that was interrupted."""
-        self._computing -= 1
-        if ended is not None:
-            self.handle("what follows a computation", ended)
-        self._start_computations()
-
     def _run_task(self, effect: DeleteFiles) -> None:
         try:
             effect.work()
         except OSError as error:
             self._loop.call_soon_threadsafe(self.emit, Trouble(wall_ms(), "", f"{effect.what}: {error}"))
-
-
-def _interrupt(thread: threading.Thread) -> None:
-    """Have a thread that still runs raise SystemExit, which ends it as soon as it runs Python code again."""
-    if thread.is_alive() and thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
 
 
 def run_in_loop(coroutine: Any) -> Any:

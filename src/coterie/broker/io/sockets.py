@@ -14,7 +14,7 @@ from coterie.broker.calls import Connection
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.scheduling import FRAMES, LARGE_READ, READ_BYTES, SPARE
 from coterie.broker.io.tls import SMALL, GatheredWrites, ListenerTls, TlsTransport, why_refused
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.errors import CoterieError, MalformedError
 from coterie.protocol.frames import FrameCutter
 from coterie.settings.broker_settings import BrokerSettings
@@ -27,11 +27,11 @@ __all__ = ["Link", "Port", "TlsTurn", "address_text"]
 
 WRITE_BUFFER = 1 << 20
 LARGE_ANSWER = 256 << 10
-"""Such a one is held as a whole until the system has taken its last byte."""
+"""The system's buffer does not take a larger answer at once; it is held as a whole until its last byte is sent."""
 FEW_READS, MOST_READS = 4, 64
 """Reads of TLS connections in one turn that are worth being answered together, and the most that are: they wait."""
 READS_AT_ONCE = 16
-"""If there were few, so many reads are answered at once before the next turn is gathered."""
+"""The number of reads that are answered at once after a turn with few; then the next turn is gathered."""
 THIS_MACHINE = "Give a name or an address of this machine, such as 127.0.0.1"
 HINTS = {
     errno.EADDRNOTAVAIL: THIS_MACHINE,
@@ -66,20 +66,20 @@ class Link(asyncio.Protocol):
         self.port = port
         self._cutter = FrameCutter(port.max_first_request_bytes)
         self._frames_at_once = 1 if port.listener.has_sasl else FRAMES
-        """One before authentication, since a larger request may follow it."""
+        """The number of frames that are cut at once: one before authentication, since larger requests may follow."""
         self._is_paused = False
         self._is_stopped = False
         self.in_queue = False
-        """It waits for its turn."""
+        """True while the connection waits in the queue."""
         self.read_bytes = 0
         """Bytes of consecutive large reads."""
         self._is_weighed = False
-        """Whether the connection limits know that we hold something for it."""
+        """True if the connection limits count bytes that the broker holds for this connection."""
         self.connection = Connection("", self, port.listener.name)
         self._quick_heartbeat = QuickHeartbeat(self.connection, server.cluster.auth.authorizer)
         self.heard_ms = server.now_ms()
         self.request_since_ms = 0
-        """When the request that is still arriving began to; 0 if none is."""
+        """The time at which the request that is still arriving began; 0 if none is."""
         self.unsent = 0
         """Bytes of large answers that the system has not taken to the last byte: until then all of it is held."""
         self.transport: asyncio.Transport
@@ -160,7 +160,7 @@ class Link(asyncio.Protocol):
             server.end_turn_soon()
 
     def cut_more(self, now_ms: int) -> None:
-        """If no request waits that was cut, cut some of what has arrived."""
+        """Cut some more frames out of the bytes that have arrived, unless one waits already."""
         if self._cutter.has_more and not self.connection.waiting:
             try:
                 frames = self._cutter.more(self._frames_at_once)
@@ -179,20 +179,20 @@ class Link(asyncio.Protocol):
 
     @property
     def held(self) -> int:
-        """Bytes we hold for it: of a request that arrives, of those that wait, of answers it does not take."""
+        """The bytes held for it: a request that arrives, requests that wait, answers that the client does not read."""
         connection = self.connection
         unsent = max(self.unsent, self.transport.get_write_buffer_size()) if connection.is_full else 0
         return self._cutter.held + connection.waiting_bytes + unsent
 
     def arriving_ms(self, now_ms: int) -> int:
-        """For how long a request has been arriving."""
+        """Return how long the current request has been arriving."""
         return now_ms - self.request_since_ms if self.request_since_ms else 0
 
     def weigh(self) -> None:
         self._is_weighed = self._server.limits.weigh(self.connection)
 
     def hold_back(self) -> None:
-        """Reading stops while its turn has not come or too much waits: the client's own buffers fill up."""
+        """Stop reading while the connection is in the queue, or too much waits: the client's own buffers fill up."""
         if not self._is_paused and (self.in_queue or self._has_much(1)):
             self._is_paused = True
             self.transport.pause_reading()
@@ -210,7 +210,7 @@ class Link(asyncio.Protocol):
         return self._cutter.has_more or self.connection.waits_with_more_than(share, self._server.max_waiting)
 
     def stop_reading(self) -> None:
-        """What comes from now on is not looked at any more."""
+        """Ignore everything that arrives from now on."""
         self._is_stopped = True
         if not self._is_paused and not self.transport.is_closing():
             self._is_paused = True
@@ -306,7 +306,7 @@ class TlsTurn:
         self._loop = asyncio.get_running_loop()
         self._data: dict[TlsLink, bytes] = {}
         self._at_once = 0
-        """So many reads are answered at once. While it is not 0, nothing is gathered."""
+        """The number of reads that are still answered at once. While it is not 0, nothing is gathered."""
 
     def read(self, link: TlsLink, data: bytes) -> None:
         """Take what was read from a connection. Handshakes and large reads are not gathered."""
@@ -344,15 +344,15 @@ class TlsTurn:
         self.writes.send()
 
     def _failed(self, link: TlsLink, error: Exception) -> None:
-        """Close the connection, as the loop does: a mistake of ours must not cost the others their answers."""
+        """Close the connection, as the loop does: a bug must not cost the other connections their answers."""
         self._loop.call_exception_handler({"message": "a read of a TLS connection failed", "exception": error})
         link.transport.abort()
 
 
 class Port:
-    """A node's port, taken before anybody is served: a broker that gets none has touched nothing else."""
+    """A node's port. It is bound before anything else: a broker that cannot bind it has changed nothing."""
 
-    node: Node
+    node: BrokerNode
 
     def __init__(
         self, listener: Endpoint, advertised: tuple[str, int] | None, tls: ListenerTls | None, server: Server
@@ -374,7 +374,7 @@ class Port:
         return self._advertised or (self.host, self.number)
 
     async def take(self) -> None:
-        """Number 0 takes a free one, and keeps it."""
+        """Bind the port. Port 0 takes a free one, and keeps it."""
         host, port = self.host, self.number
         if self._advertised is None and host in EVERYWHERE:
             raise CoterieError(

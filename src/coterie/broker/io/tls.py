@@ -19,7 +19,7 @@ from coterie.settings.broker_settings import BrokerSettings
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _RECORD = 1 << 14
-"""The most that a record of TLS has. What is read at once is allocated first, whatever comes."""
+"""The largest TLS record. The buffer of a read has this size, however much arrives."""
 SMALL = 4096
 """The largest read, in bytes, that may wait for the end of a turn (`TlsTurn` in `sockets.py`)."""
 
@@ -57,7 +57,7 @@ class ListenerTls:
         return [_stamp(path) for path in self._files]
 
     def has_changed(self) -> bool:
-        """Return whether a file is another one than before; a file that is gone is waited for."""
+        """Return whether a file has changed. A file that is missing counts as unchanged."""
         stamps = self._look()
         if stamps == self._stamps or None in stamps:
             return False
@@ -125,7 +125,7 @@ class TlsTransport:
         self._transport = transport
         self._gathered_writes = gathered_writes
         self._gathered = b""
-        """Not encrypted yet."""
+        """The data that is not encrypted yet."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established = False

@@ -24,7 +24,7 @@ class UsersFile:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def has_changed(self) -> bool:
-        """Return whether it is another file than before; a file that is gone is waited for."""
+        """Return whether the file has changed. A file that is missing counts as unchanged."""
         stamp = self._look()
         if stamp is None or stamp == self._stamp:
             return False

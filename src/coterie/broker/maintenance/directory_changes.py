@@ -63,7 +63,7 @@ class Changes:
         return bool(self.waiting) and self._under_way is None
 
     def start(self, now_ms: int) -> Effects:
-        """Judge those that wait, until one needs the disk."""
+        """Decide the changes that wait, one after the other, until one needs the disk."""
         effects: Effects = []
         while self.waiting and self._under_way is None:
             call, judge = self.waiting.popleft()

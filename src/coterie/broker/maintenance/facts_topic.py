@@ -1,8 +1,8 @@
-"""The topic of facts: what happens to groups is kept, so that a rebalance can be explained later and from elsewhere.
+"""The topic `__coterie_facts`: the events of groups, with which a rebalance can be explained later and elsewhere.
 
-A fact is a record of `__coterie_facts`: the key is the group, the value a line of JSON (`ledger.written_facts`). Facts
-are written a few times a second, many at once; nobody waits for it, and a crash may lose the last. Commits are
-left out: there are too many of them, and `__consumer_offsets` has them all.
+A fact is a record: the key is the group, the value a line of JSON (`ledger.written_facts`). Facts are written in
+batches, a few times a second. No request waits for that, and a crash may lose the last ones. Commits are left out:
+there are too many of them, and `__consumer_offsets` has them all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WRITE_EVERY_MS = 200
 AT_ONCE = 1_000
 """Facts in a batch."""
 BATCH_BYTES = 512 << 10
-"""And their size; a larger one goes alone."""
+"""The size of a batch of facts; a larger fact gets a batch of its own."""
 MOST = 100_000
 """Facts that may wait, should the disk be away for long: more are lost."""
 

@@ -44,7 +44,7 @@ class Flusher:
         self._journaled: dict[PartitionLog, None] = {}
         """The logs whose last batches the journal has and the segments may not have."""
         self.most_journaled = 4_096
-        """With more of them than this, they are synced in place and a new journal is started."""
+        """The number of journaled logs above which they are synced in place and a new journal is started."""
         self._journal_is_due = False
         self._reporter = reporter
         self._writes: list[Callable[[int], Effects]] = []
@@ -59,7 +59,7 @@ class Flusher:
 
     def high_watermark(self, log: PartitionLog) -> int:
         """Return the high watermark: what consumers may read cannot be lost any more."""
-        return log.durable_end if self.sync else log.log_end
+        return log.durable_end if self.sync else log.log_end_offset
 
     def written(self, log: PartitionLog, waiter: Waiter | None) -> None:
         """Have what was appended to `log` flushed, and call `waiter` when it is durable."""

@@ -41,7 +41,7 @@ from coterie.storage import (
 __all__ = ["CleanDue", "Cleaner"]
 
 ROLLED_MS = 100
-"""After a segment was rolled to be compacted it has to be flushed, which does not take long."""
+"""The time that the flush of a segment gets which was rolled to be compacted."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class Cleaner:
             self._again(now_ms + self._settings.log_cleaner_backoff_ms)
 
     def stop(self) -> None:
-        """What is under way ends with its next step, and nothing more is begun; all can be taken up again later."""
+        """Start no more cleaning. The current one ends with its next step; it can be repeated later."""
         self._is_stopped = True
         if self._background_task is not None:
             self._background_task.is_wanted = False
@@ -224,7 +224,7 @@ class Cleaner:
         return [Work(DiskChange(work, take), partial(self._offered, this))]
 
     def _checkpointed(self, this: _Cleaning, outcome: LogError | None, now_ms: int) -> Effects:
-        """What is compacted must not get back from the journal what it had before."""
+        """Go on when the recovery point is saved: the journal must not restore what is compacted away."""
         if outcome is None and self._directory.checkpoints.recovery_point(this.key) >= this.plan.bound:
             return self._offer(this, now_ms)
         troubles: Effects = [] if outcome is None else [self._trouble(str(outcome), now_ms)]
@@ -288,6 +288,6 @@ class Cleaner:
         return [] if outcome is None else [self._trouble(str(outcome), now_ms)]
 
     def _end(self, now_ms: int, *, has_advanced: bool = False) -> None:
-        """As in Kafka the next log has its turn at once, unless there was nothing to do."""
+        """End the cleaning of a log. As in Kafka the next log follows at once, unless there was nothing to do."""
         self._cleaning = None
         self._again(now_ms if has_advanced else now_ms + self._settings.log_cleaner_backoff_ms)

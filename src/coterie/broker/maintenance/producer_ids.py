@@ -10,7 +10,7 @@ __all__ = ["ProducerIds"]
 
 BLOCK = 1_000
 _MOST_SEEN = 2**62
-"""A client may write any producer id. One that leaves no room behind it does not count."""
+"""A client may write any producer id. An id that leaves no room for larger ones does not count."""
 
 
 class ProducerIds:

@@ -1,4 +1,4 @@
-"""AclStore keeps the ACLs on disk, and gives the authorizer those that are."""
+"""AclStore keeps the ACLs on disk, and gives the authorizer those that are durable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.storage.metadata_files import ACLS
 
 class AclStore:
     def __init__(self, files: Files, settings: BrokerSettings, ends: DurableEnds | None = None) -> None:
-        """Without `authorizer.class.name` the file is left alone, and there is no authorizer."""
+        """Read the ACLs. Without `authorizer.class.name` the file is not read, and there is no authorizer."""
         self._files = files
         self._ends = ends
         self._number = 0

@@ -1,4 +1,4 @@
-"""AuthHelper tells handlers what the client of a call may do. Without an authorizer, everybody may do everything.
+"""AuthHelper tells handlers what the client of a call may do. Without an authorizer, every client may do everything.
 
 Each handler asks at the beginning, before it looks whether what was asked for exists. What an API needs is where it is
 handled, and in section 7 of docs/semantics-security.md. Denials become facts, as Kafka writes them to its audit log
@@ -16,7 +16,7 @@ from coterie.broker.security.authorizer import ALL_OPERATIONS, StandardAuthorize
 from coterie.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 
 MOST_DENIALS = 100
-"""A client may ask for a million things at once. So many denials of one event are reported, not all of them."""
+"""The number of denials of one event that are reported: a request may name a million resources."""
 
 
 class AuthHelper:

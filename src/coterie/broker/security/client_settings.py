@@ -16,7 +16,7 @@ _MODULE = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True)
 class ClientAccess:
-    """How a client gets in: where, by which protocol, and as whom."""
+    """The way a client connects: address, security protocol and credentials."""
 
     bootstrap_servers: str
     protocol: str

@@ -38,7 +38,7 @@ ILLEGAL = ErrorCode.ILLEGAL_SASL_STATE
 MESSAGE = "Request is not valid given the current SASL state."
 
 Form = Callable[[bytes, int, int], Any]
-"""From frame, position and version to what the API's module writes as the response."""
+"""Takes frame, position and version; returns the response that the API's module writes."""
 
 
 def illegal_sasl_state(api: Api, frame: bytes, at: int, version: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What a SASL listener offers: its mechanisms, who may log in by each, and for how long."""
+"""The SASL settings of a listener: its mechanisms, the users of each, and how long a session lasts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SaslListener:
         self._plain_users = plain_users(jaas.value) if jaas else NO_USERS
 
     def server_of(self, mechanism: str, wall_ms: Callable[[], int]) -> SaslServer:
-        """Return the broker's side of one authentication. `wall_ms` tells the time at which a token is looked at."""
+        """Return the broker's side of one authentication. `wall_ms` is the time at which a token is checked."""
         if mechanism == "PLAIN":
             return PlainServer(self._has_password)
         if mechanism == "OAUTHBEARER":

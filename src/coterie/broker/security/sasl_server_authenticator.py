@@ -34,9 +34,9 @@ REAUTHENTICATION_INTERVAL_MS = 1_000
 _SIZE_BYTES = 4
 
 
-class State(Enum):
+class SaslState(Enum):
     INITIAL = auto()
-    """Nothing has been heard."""
+    """No request has arrived yet."""
     HANDSHAKE = auto()
     """ApiVersions was answered."""
     AUTHENTICATE = auto()
@@ -47,7 +47,7 @@ class State(Enum):
     """A client that authenticates again has asked for another mechanism: its next request fails (S33)."""
     COMPLETE = auto()
     FAILED = auto()
-    """The client is told when the delay is over; what it sends meanwhile is dropped."""
+    """The client is answered when the delay is over; what it sends meanwhile is dropped."""
 
 
 class Action(Enum):
@@ -63,33 +63,33 @@ class Action(Enum):
     """Close without an answer."""
 
 
-REQUESTS: Mapping[State, Mapping[int, Action]] = {
-    State.INITIAL: {
+REQUESTS: Mapping[SaslState, Mapping[int, Action]] = {
+    SaslState.INITIAL: {
         API_VERSIONS: Action.PASS,
         HANDSHAKE: Action.BEGIN,
         AUTHENTICATE: Action.CLOSE,
         OTHER: Action.CLOSE,
     },
-    State.HANDSHAKE: {
+    SaslState.HANDSHAKE: {
         API_VERSIONS: Action.CLOSE,
         HANDSHAKE: Action.BEGIN,
         AUTHENTICATE: Action.CLOSE,
         OTHER: Action.CLOSE,
     },
-    State.AUTHENTICATE: {
+    SaslState.AUTHENTICATE: {
         API_VERSIONS: Action.REFUSE,
         HANDSHAKE: Action.REFUSE,
         AUTHENTICATE: Action.EVALUATE,
         OTHER: Action.REFUSE,
     },
-    State.COMPLETE: {
+    SaslState.COMPLETE: {
         API_VERSIONS: Action.PASS,
         HANDSHAKE: Action.PASS,
         AUTHENTICATE: Action.PASS,
         OTHER: Action.PASS,
     },
 }
-"""What is done with a request in each state that reads requests (S2 to S9); `OTHER` is any other API."""
+"""The answer to a request in each state that reads requests (S2 to S9); `OTHER` is any other API."""
 
 
 @dataclass(slots=True, eq=False)
@@ -131,7 +131,7 @@ class SaslServerAuthenticator:
         reporter: Reporter,
         wall: WallClock,
     ) -> None:
-        self.state = State.INITIAL
+        self.state = SaslState.INITIAL
         self._connection = connection
         self._listener = listener
         self._timers = timers
@@ -141,9 +141,9 @@ class SaslServerAuthenticator:
         self._mechanism = ""
         self._server: SaslServer | None = None
         self._expires_ms: int | None = None
-        """When the session ends, by the broker's own time; None if it does not."""
+        """The end of the session, by the broker's own time; None if it does not expire."""
         self._is_again = False
-        """Whether the client was authenticated before."""
+        """True if the client was authenticated before."""
         self._began_again_ms: int | None = None
         connection.is_quick = False
 
@@ -154,16 +154,16 @@ class SaslServerAuthenticator:
             MalformedError: It cannot be read; the connection is closed without an answer.
         """
         self._now_ms = now_ms
-        if self.state is State.FAILED:
+        if self.state is SaslState.FAILED:
             return []
         if not frame:
             raise MalformedError("a frame without content before the client is authenticated")
-        if self.state is State.BAD_MECHANISM:
+        if self.state is SaslState.BAD_MECHANISM:
             return self._fail(b"", "another mechanism than at first; it cannot be changed")
-        if self.state is State.TOKENS:
+        if self.state is SaslState.TOKENS:
             return self._evaluate(None, frame)
         request = _read(frame)
-        if self.state is State.COMPLETE:
+        if self.state is SaslState.COMPLETE:
             return self._after_completion(request)
         return self._in_dialogue(request)
 
@@ -173,7 +173,7 @@ class SaslServerAuthenticator:
         action = actions.get(key, actions[OTHER])
         if action is Action.PASS:
             if request.api.serves(request.version) and _names_its_client(request):
-                self.state = State.HANDSHAKE  # else it does not count, and the client may ask again (S3)
+                self.state = SaslState.HANDSHAKE  # else it does not count, and the client may ask again (S3)
             return None
         if action is Action.CLOSE or not request.api.serves(request.version):
             return self._close(
@@ -200,11 +200,11 @@ class SaslServerAuthenticator:
             return self._fail(answer, f"mechanism {asked[:50]!r} is not enabled")
         answer = request.answer(sasl_handshake.Response(mechanisms=mechanisms))
         if self._is_again and asked != self._mechanism:
-            self.state = State.BAD_MECHANISM
+            self.state = SaslState.BAD_MECHANISM
             return self._answer(answer)
         self._mechanism = asked
         self._server = self._listener.server_of(asked, lambda: self._wall.at(self._now_ms))
-        self.state = State.AUTHENTICATE if request.version else State.TOKENS
+        self.state = SaslState.AUTHENTICATE if request.version else SaslState.TOKENS
         return self._answer(answer)
 
     # --- tokens -------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class SaslServerAuthenticator:
         lifetime_ms = max(min(limits), 0) if limits else 0
         self._expires_ms = self._now_ms + lifetime_ms if limits else None
         self._server = None
-        self.state = State.COMPLETE
+        self.state = SaslState.COMPLETE
         self._connection.is_quick = self._expires_ms is None
         return lifetime_ms
 
@@ -270,7 +270,7 @@ class SaslServerAuthenticator:
         if request.api.key == HANDSHAKE and self._may_begin_again():
             self._is_again = True
             self._began_again_ms = self._now_ms
-            self.state = State.HANDSHAKE
+            self.state = SaslState.HANDSHAKE
             return self._in_dialogue(request)
         if self._now_ms > self._expires_ms:
             return self._close(f"the session of {self._connection.principal} has ended, and it did not log in again")
@@ -289,12 +289,12 @@ class SaslServerAuthenticator:
         return effects
 
     def _close(self, why: str) -> Effects:
-        self.state = State.FAILED
+        self.state = SaslState.FAILED
         return [Close(self._connection, why)]
 
     def _fail(self, answer: bytes, why: str) -> Effects:
         """Send the answer, and close, when the delay is over (S10)."""
-        self.state = State.FAILED
+        self.state = SaslState.FAILED
         connection, delay_ms = self._connection, self._listener.failed_authentication_delay_ms
         self._timers.arm(self, self._now_ms + delay_ms, FailureDue(connection, answer))
         fact = AuthenticationFailed(self._now_ms, "", connection.host, self._listener.name, self._mechanism, why)

@@ -1,4 +1,4 @@
-"""Unsecured bearer tokens, for tests: JWTs without a signature, of which everybody can make one (S20)."""
+"""Unsecured bearer tokens, for tests: JWTs without a signature, which anyone can make (S20)."""
 
 from __future__ import annotations
 

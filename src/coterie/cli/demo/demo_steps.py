@@ -30,7 +30,7 @@ from coterie.ledger import Rebalance, RebalanceOutcome
 
 TOPIC, GROUP = "orders", "shop"
 TIMEOUT_S = 240.0
-"""On a busy machine Spark needs more than a minute to start."""
+"""The time for Spark to start: it needs more than a minute on a busy machine."""
 PAUSE_S = 0.1
 BROKER = {"group.initial.rebalance.delay.ms": 500}
 MEMBER: dict[str, Any] = {

@@ -45,9 +45,9 @@ class DemoMember:
             records = self._consumer.poll(0.2)
             if not records:
                 continue
-            for place, some in records.by_partition().items():
-                self._processed.write("".join(f"{place.partition} {record.offset}\n" for record in some))
-                self._positions[place] = some[-1].offset + 1
+            for tp, some in records.by_partition().items():
+                self._processed.write("".join(f"{tp.partition} {record.offset}\n" for record in some))
+                self._positions[tp] = some[-1].offset + 1
             if self._is_slow:
                 self._is_slow = False
                 time.sleep(self._slow_s)
@@ -72,13 +72,13 @@ class DemoMember:
         return True
 
     def _revoked(self, partitions: list[TopicPartition]) -> None:
-        last = {place: self._positions.pop(place) for place in partitions if place in self._positions}
+        last = {tp: self._positions.pop(tp) for tp in partitions if tp in self._positions}
         if last:
             self._consumer.commit(last)
 
     def _lost(self, partitions: list[TopicPartition]) -> None:
-        for place in partitions:
-            self._positions.pop(place, None)
+        for tp in partitions:
+            self._positions.pop(tp, None)
 
 
 def run_spark(options: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""What an operator does with a cluster, as typed data: topics, configs, groups, offsets.
+"""The admin client: topics, configs, groups, offsets, ACLs and users of a cluster, as typed data.
 
-Many things are asked for at once, and each has its own result: a value, or the `KafkaError` it met. Requests go to
-whoever must answer them (controller, coordinator, leader) and are tried again until `default.api.timeout.ms`. Read
+A call takes many resources at once, and each has its own result: a value, or its `KafkaError`. Requests go to the
+controller, the coordinator or the leader, and are retried until `default.api.timeout.ms`. Read
 `admin_types.py` first, then `topic_admin.py`, `group_admin.py` and `cluster_admin.py`; `admin.py` puts them together,
 `results.py` has the retries.
 """

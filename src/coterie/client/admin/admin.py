@@ -268,7 +268,7 @@ class Admin:
         return self._run(self._admin.describe_metadata_quorum())
 
     def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
-        """List what has configs."""
+        """List the resources that have configs."""
         return self._run(self._admin.list_config_resources(types))
 
     # --- groups -------------------------------------------------------------------------------------------------------
@@ -292,20 +292,20 @@ class Admin:
         return self._run(self._admin.remove_members(group_id, members, reason=reason))
 
     def list_group_offsets(
-        self, group_id: str, places: Collection[PartitionLike] | None = None, *, require_stable: bool = False
+        self, group_id: str, partitions: Collection[PartitionLike] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
         """List the offsets that a group has committed."""
-        return self._run(self._admin.list_group_offsets(group_id, places, require_stable=require_stable))
+        return self._run(self._admin.list_group_offsets(group_id, partitions, require_stable=require_stable))
 
     def alter_group_offsets(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, KafkaError | None]:
         """Set the offsets of a group without members."""
         return self._run(self._admin.alter_group_offsets(group_id, offsets))
 
     def delete_group_offsets(
-        self, group_id: str, places: Collection[PartitionLike]
+        self, group_id: str, partitions: Collection[PartitionLike]
     ) -> dict[TopicPartition, KafkaError | None]:
         """Delete offsets of a group, of topics that no member is subscribed to."""
-        return self._run(self._admin.delete_group_offsets(group_id, places))
+        return self._run(self._admin.delete_group_offsets(group_id, partitions))
 
     # --- users --------------------------------------------------------------------------------------------------------
 

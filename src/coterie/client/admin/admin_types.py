@@ -1,4 +1,4 @@
-"""What an admin is given and gives back."""
+"""The types of the admin client's arguments and results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class NewTopic:
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
     replicas: Mapping[int, Sequence[int]] | None = None
-    """For each partition the nodes that hold it, the leader first; then the two numbers above are not given."""
+    """The replicas of each partition, the leader first. The two numbers above are not given then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    """None for one that is secret."""
+    """The value; None if it is secret."""
     source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
@@ -219,7 +219,7 @@ class PartitionReassignment(NamedTuple):
 
 
 class ElectionType(IntEnum):
-    """How a leader is elected."""
+    """The way a leader is elected."""
 
     PREFERRED = elect_leaders.PREFERRED
     """The first replica, if it is in sync."""
@@ -228,12 +228,12 @@ class ElectionType(IntEnum):
 
 
 class QuorumReplica(NamedTuple):
-    """How far a controller, or a broker, has read the log of the cluster's metadata."""
+    """The progress of a controller, or of a broker, in the log of the cluster's metadata."""
 
     replica_id: int
     log_end_offset: int
     last_fetch_timestamp: int
-    """In milliseconds since 1970; -1 if it is not known."""
+    """The time in milliseconds since 1970; -1 if it is not known."""
     last_caught_up_timestamp: int
 
 
@@ -276,15 +276,15 @@ class MemberDescription:
     instance_id: str | None
     client_id: str
     host: str
-    """As the broker saw it, with a slash before it as Java writes it."""
+    """The host as the broker sees it, with a slash before it as in Java."""
     assignment: tuple[TopicPartition, ...]
-    """Nothing while the group rebalances, or if it is not a group of consumers."""
+    """The partitions; none while the group rebalances, or if it is not a group of consumers."""
     topics: tuple[str, ...] = ()
-    """What it is subscribed to."""
+    """The topics that it is subscribed to."""
     epoch: int | None = None
     """The member epoch; None in a classic group."""
     target_assignment: tuple[TopicPartition, ...] = ()
-    """What the group's coordinator wants it to own; nothing in a classic group."""
+    """The target assignment that the coordinator has computed; none in a classic group."""
     type: str = CLASSIC
     """classic or consumer (KIP-848), whichever protocol it uses; a group of KIP-848 may have both. "" is unknown."""
     topic_regex: str = ""
@@ -310,7 +310,7 @@ class GroupDescription:
 
     @property
     def shows_members(self) -> bool:
-        """Whether `members` has the members; it has in classic groups and in those of KIP-848."""
+        """True if `members` has the members: in classic groups and in those of KIP-848."""
         return self.type in (CLASSIC, CONSUMER_TYPE)
 
 

@@ -123,10 +123,10 @@ class ClusterAdmin:
                         path=path,
                         topics=[
                             alter_replica_log_dirs.Topic(name=name, partitions=[one.partition for one in its])
-                            for name, its in by_topic(places)
+                            for name, its in by_topic(partitions)
                         ],
                     )
-                    for path, places in directories.items()
+                    for path, partitions in directories.items()
                 ]
             )
             response: alter_replica_log_dirs.Response = await self._cluster.send(
@@ -173,9 +173,9 @@ class ClusterAdmin:
             None for each partition whose reassignment has begun, or the error it met.
         """
         wanted = by_partition(reassignments, "list of brokers")
-        for place, replicas in wanted.items():
+        for tp, replicas in wanted.items():
             if replicas is not None:
-                all_of(replicas, int, f'{{("{place.topic}", {place.partition}): [1, 2]}}')
+                all_of(replicas, int, f'{{("{tp.topic}", {tp.partition}): [1, 2]}}')
 
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             request = alter_partition_reassignments.Request(
@@ -205,7 +205,7 @@ class ClusterAdmin:
                 for answer in topic.partitions
             }
 
-        return await each(self._cluster, wanted, ask, what=lambda place: f"reassigning {place}", again=FOR_TOPICS)
+        return await each(self._cluster, wanted, ask, what=lambda tp: f"reassigning {tp}", again=FOR_TOPICS)
 
     async def list_partition_reassignments(
         self, partitions: Collection[PartitionLike] | None = None
@@ -301,7 +301,7 @@ class ClusterAdmin:
             self._cluster,
             partitions_of(partitions),
             ask,
-            what=lambda place: f"electing the leader of {place}",
+            what=lambda tp: f"electing the leader of {tp}",
             again=FOR_TOPICS,
         )
 
@@ -341,7 +341,7 @@ class ClusterAdmin:
         return await self._cluster.retry(attempt, what="describing the quorum")
 
     async def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
-        """List what has configs.
+        """List the resources that have configs.
 
         Args:
             types: What kinds of resources; all kinds if none is given.

@@ -114,7 +114,7 @@ class GroupsAdmin:
         group_ids = names_of(group_ids, "group")
         coordinators: dict[str, Node] = {}
 
-        async def place(group_id: str) -> int:
+        async def coordinator_of(group_id: str) -> int:
             coordinators[group_id] = await self._cluster.find_coordinator(group_id)
             return coordinators[group_id].id
 
@@ -130,13 +130,13 @@ class GroupsAdmin:
             return found
 
         return await each(
-            self._cluster, group_ids, lambda left: by_node(left, place, ask), what=_group, again=FOR_GROUPS
+            self._cluster, group_ids, lambda left: by_node(left, coordinator_of, ask), what=_group, again=FOR_GROUPS
         )
 
     async def _described_by_type(
         self, node: Node, group_ids: Sequence[str]
     ) -> dict[str, GroupDescription | KafkaError]:
-        """Groups that are not classic ones, at their coordinator. What it does not have under any type is left out."""
+        """Ask the coordinator for groups that are not classic. A group that it has under no type is left out."""
         request = consumer_group_describe.Request(group_ids=group_ids)
         answer: consumer_group_describe.Response
         try:
@@ -245,13 +245,13 @@ class GroupsAdmin:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     async def list_group_offsets(
-        self, group_id: str, places: Collection[PartitionLike] | None = None, *, require_stable: bool = False
+        self, group_id: str, partitions: Collection[PartitionLike] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
         """List the offsets that a group has committed.
 
         Args:
             group_id: The id of the group.
-            places: The partitions; all that the group has offsets for if they are not given.
+            partitions: The partitions; all that the group has offsets for if they are not given.
             require_stable: Wait for open transactions that commit offsets.
 
         Returns:
@@ -261,7 +261,7 @@ class GroupsAdmin:
             KafkaError: The coordinator refused it, or could not be reached in time.
         """
         group_id = name_of(group_id, "group")
-        wanted = None if places is None else _numbers(partitions_of(places))
+        wanted = None if partitions is None else _numbers(partitions_of(partitions))
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
             node_id = await self._coordinator(group_id)
@@ -296,7 +296,7 @@ class GroupsAdmin:
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, KafkaError | None]:
         """Set the offsets of a group without members.
 
-        Members would not hear of it, and commit their own.
+        Members would not notice it, and would commit their own offsets.
 
         Args:
             group_id: The id of the group; it is created if it does not exist.
@@ -309,7 +309,7 @@ class GroupsAdmin:
 
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             node_id = await self._coordinator(group_id)
-            partitions = [_to_commit(place, wanted[place]) for place in sorted(left)]
+            partitions = [_to_commit(tp, wanted[tp]) for tp in sorted(left)]
             request = OffsetCommit(None, group_id, "", None, NO_GENERATION, partitions)
             answer: OffsetsCommitted = await self._cluster.send(
                 node_id, offset_commit, request, at_most=offset_commit.API.last_by_name
@@ -323,23 +323,23 @@ class GroupsAdmin:
             self._cluster,
             wanted,
             ask,
-            what=lambda place: f"setting the offset of {_group(group_id)} for {place}",
+            what=lambda tp: f"setting the offset of {_group(group_id)} for {tp}",
             again=FOR_GROUPS,
         )
 
     async def delete_group_offsets(
-        self, group_id: str, places: Collection[PartitionLike]
+        self, group_id: str, partitions: Collection[PartitionLike]
     ) -> dict[TopicPartition, KafkaError | None]:
         """Delete offsets of a group, of topics that no member is subscribed to.
 
         Args:
             group_id: The id of the group.
-            places: The partitions.
+            partitions: The partitions.
 
         Returns:
             None for each partition whose offset is deleted, or the error it met.
         """
-        group_id, wanted = name_of(group_id, "group"), partitions_of(places)
+        group_id, wanted = name_of(group_id, "group"), partitions_of(partitions)
 
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             node_id = await self._coordinator(group_id)
@@ -358,7 +358,7 @@ class GroupsAdmin:
             self._cluster,
             wanted,
             ask,
-            what=lambda place: f"deleting the offset of {_group(group_id)} for {place}",
+            what=lambda tp: f"deleting the offset of {_group(group_id)} for {tp}",
             again=FOR_GROUPS,
         )
 
@@ -396,12 +396,12 @@ def _not_set(code: ErrorCode, group_id: str, one: CommitPartition) -> KafkaError
     return failure(code, what, said)
 
 
-def _numbers(places: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
-    return [(name, [place.partition for place in its]) for name, its in by_topic(places)]
+def _numbers(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
+    return [(name, [tp.partition for tp in its]) for name, its in by_topic(partitions)]
 
 
-def _to_commit(place: TopicPartition, at: OffsetAndMetadata) -> CommitPartition:
-    return CommitPartition(place.topic, place.partition, at.offset, at.leader_epoch, at.metadata)
+def _to_commit(tp: TopicPartition, at: OffsetAndMetadata) -> CommitPartition:
+    return CommitPartition(tp.topic, tp.partition, at.offset, at.leader_epoch, at.metadata)
 
 
 _HAS_MEMBERS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
@@ -470,7 +470,7 @@ def _described_by_listing(listed: ListedGroup, coordinator: Node) -> GroupDescri
 
 
 def _described_member(member: DescribedMember, protocol_type: str) -> MemberDescription:
-    """Groups of other kinds (Connect's, for one) put in there what only they can read."""
+    """Describe a member. The metadata of other group types, Connect's for instance, is not read."""
     assignment: list[TopicPartition] = []
     topics: tuple[str, ...] = ()
     if protocol_type == CONSUMER:

@@ -64,7 +64,7 @@ async def each(
     what: Callable[[K], str],
     again: frozenset[ErrorCode],
 ) -> dict[K, T | KafkaError]:
-    """Ask for all; then again for those whose error is in `again`, or that nobody answered, until the time is up."""
+    """Ask for all items; then again for those without an answer or with an error in `again`, until the timeout."""
     results: dict[K, T | KafkaError] = {}
     left: Sequence[K] = list(dict.fromkeys(items))
     within_ms = cluster.settings.default_api_timeout_ms
@@ -115,13 +115,15 @@ async def ask_controller(cluster: NetworkClient, api: ModuleType, request: Any) 
 
 async def by_node(
     items: Sequence[K],
-    place: Callable[[K], Awaitable[int]],
+    node_of: Callable[[K], Awaitable[int]],
     ask: Callable[[int, Sequence[K]], Awaitable[Mapping[K, T | KafkaError]]],
 ) -> dict[K, T | KafkaError]:
-    """Each node is asked for what is its own, all at once. A node that fails costs its own items alone."""
+    """Ask each node for its own items, all nodes at once. If a node fails, only its items fail."""
     results: dict[K, T | KafkaError] = {}
     by: dict[int, list[K]] = {}
-    for item, found in zip(items, await asyncio.gather(*(_placed(place, item) for item in items)), strict=True):
+    for item, found in zip(
+        items, await asyncio.gather(*(_node_or_error(node_of, item) for item in items)), strict=True
+    ):
         if isinstance(found, KafkaError):
             results[item] = found
         else:
@@ -132,13 +134,13 @@ async def by_node(
     return results
 
 
-def by_topic(places: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
-    return [(name, list(its)) for name, its in groupby(sorted(places), attrgetter("topic"))]
+def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
+    return [(name, list(its)) for name, its in groupby(sorted(partitions), attrgetter("topic"))]
 
 
-async def _placed(place: Callable[[K], Awaitable[int]], item: K) -> int | KafkaError:
+async def _node_or_error(node_of: Callable[[K], Awaitable[int]], item: K) -> int | KafkaError:
     try:
-        return await place(item)
+        return await node_of(item)
     except KafkaError as error:
         return error
 

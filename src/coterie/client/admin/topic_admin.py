@@ -94,7 +94,7 @@ class TopicsAdmin:
             validate_only: Only check whether it would work.
 
         Returns:
-            What was created for each name, or the error it met.
+            The created topic for each name, or its error.
         """
         wanted = {name_of(topic.name, "topic"): topic for topic in all_of(topics, NewTopic, '[NewTopic("orders")]')}
 
@@ -211,7 +211,7 @@ class TopicsAdmin:
             self._cluster,
             ends,
             lambda left: self._at_leaders(left, ask),
-            what=lambda place: f"deleting records of {place}",
+            what=lambda tp: f"deleting records of {tp}",
             again=FOR_PARTITIONS,
         )
 
@@ -259,20 +259,20 @@ class TopicsAdmin:
             self._cluster,
             times,
             lambda left: self._at_leaders(left, ask),
-            what=lambda place: f"asking for offsets of {place}",
+            what=lambda tp: f"asking for offsets of {tp}",
             again=FOR_PARTITIONS,
         )
 
     async def _at_leaders(
         self,
-        places: Sequence[TopicPartition],
+        partitions: Sequence[TopicPartition],
         ask: Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
     ) -> dict[TopicPartition, T | KafkaError]:
-        """All topics that are not known are asked for at once; then each partition has its leader."""
-        unknown = {place.topic for place in places if not self._cluster.knows(place.topic)}
+        """Ask the leader of each partition, after one request for the metadata of unknown topics."""
+        unknown = {tp.topic for tp in partitions if not self._cluster.knows(tp.topic)}
         if unknown:
             await self._cluster.refresh(unknown)
-        return await by_node(places, lambda place: self._cluster.leader(*place), ask)
+        return await by_node(partitions, lambda tp: self._cluster.leader(*tp), ask)
 
     # --- configs ------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ _SALT_BYTES = 24
 
 
 class ScramCredentialInfo(NamedTuple):
-    """That a user can log in by a mechanism."""
+    """A mechanism that a user can log in with."""
 
     mechanism: str
     iterations: int

@@ -54,7 +54,7 @@ from coterie.errors import (
 )
 from coterie.protocol.apis import list_offsets
 from coterie.protocol.records import Record
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 log = logging.getLogger("coterie.consumer")
 
@@ -62,8 +62,8 @@ CLOSE_TIMEOUT_S = 30.0
 CLOSE_GRACE_S = 2.0
 """Time to close the sockets, after the member has left the group."""
 CALM_MS = 100
-"""So long after a full poll, polls only take the records that are there; what the member needs to know of a poll waits
-no longer than that."""
+"""For this time after a full poll, polls only take the records that are there. The member learns of them this much
+later."""
 AN_HOUR_S = 3600.0
 
 
@@ -161,7 +161,7 @@ class AsyncConsumer:
         Args:
             topics: The name of a topic, several names, a pattern made by `re.compile`, or a `SubscriptionPattern`,
                 which the broker matches.
-            listener: An object that hears of rebalances: a `ConsumerRebalanceListener`, or one with some of its
+            listener: An object that is called in rebalances: a `ConsumerRebalanceListener`, or one with some of its
                 methods.
             on_assigned: Instead of a listener, a function that is called with the partitions that came.
             on_revoked: A function that is called with the partitions to give up, while commits are still possible.
@@ -359,7 +359,7 @@ class AsyncConsumer:
         return self
 
     async def __anext__(self) -> Record:
-        """Record by record: the one before it is processed when the next one is asked for."""
+        """Return the next record. The one before counts as processed then."""
         while True:
             if self._is_calm:
                 record = self._take_one()
@@ -654,7 +654,7 @@ class AsyncConsumer:
             self._engine.needs_attention = True
 
     def _call_back(self) -> None:
-        """Emit those who wanted to know how their commits ended."""
+        """Call the callbacks of commits that have ended."""
         while self._commits_ended:
             callback, offsets, error = self._commits_ended.popleft()
             callback(offsets, error)
@@ -751,7 +751,7 @@ class AsyncConsumer:
     async def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
         """Commit if auto-commit is on, leave the group and close the connections. A second close does nothing.
 
-        It calls the rebalance listener and the callbacks of commits, and ends within `timeout`, whatever happens. From
+        It calls the rebalance listener and the callbacks of commits, and ends within `timeout` in any case. From
         another thread it ends the poll under way first.
 
         Args:
@@ -798,7 +798,7 @@ class AsyncConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """After an error, what the last poll handed over does not count as processed, and is not committed."""
+        """Close the consumer. After an error, records of the last poll count as unprocessed and are not committed."""
         if kind is None:
             await self.close()
             return

@@ -5,9 +5,9 @@ with Consumer(bootstrap_servers="localhost:9092", group_id="billing", auto_offse
     for record in consumer:
         print(record.key, record.value)
 
-Its work is done on the event loop of a thread that all clients of the process share, so that heartbeats go on however
-long the user's code takes. Listeners run in the thread that polls. Records that are there are taken in that thread too,
-without a word to the other.
+The work is done on the event loop of a thread that all clients of the process share, so heartbeats continue however
+long the user's code takes. Listeners run in the thread that polls. That thread also takes records that are fetched
+already, without the event loop.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from coterie.client.types import (
 )
 from coterie.errors import ClientClosedError, ConcurrentUseError
 from coterie.protocol.records import Record
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 log = logging.getLogger("coterie.consumer")
 
@@ -48,7 +48,7 @@ P = ParamSpec("P")
 
 
 class _OneThread:
-    """Held by the thread that is inside a call; its own calls from a listener may go in again."""
+    """The lock of a consumer. The thread that has it may take it again, in a listener."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -243,7 +243,7 @@ class Consumer:
         return self
 
     def __next__(self) -> Record:
-        """Record by record: the one before it is processed when the next one is asked for."""
+        """Return the next record. The one before counts as processed then."""
         while True:
             try:
                 with self._alone:
@@ -409,7 +409,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """After an error, what the last poll handed over does not count as processed, and is not committed."""
+        """Close the consumer. After an error, records of the last poll count as unprocessed and are not committed."""
         if kind is None:
             self.close()
             return

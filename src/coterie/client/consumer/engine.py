@@ -47,7 +47,7 @@ from coterie.protocol.apis import (
 )
 from coterie.protocol.apis.consumer_group_heartbeat import Request as ConsumerGroupHeartbeat
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 PATIENCE_MS = 10_000
 
@@ -55,23 +55,23 @@ PATIENCE_MS = 10_000
 class CoordinatorReach:
     """Notices that a coordinator has not answered for 10 s, and that it answers again. The time comes in.
 
-    A join or a sync may wait for other members as long as it likes, so that only its failure counts. A coordinator that
-    was looked up with success is not reached yet: if the next request fails, the time goes on from where it began.
+    A join or a sync may wait long for other members, so only its failure counts. A coordinator that was found is not
+    reached yet: if the next request fails, the time counts from the first failure.
     """
 
     __slots__ = ("_before_ms", "_is_reported", "_since_ms", "_why")
 
     def __init__(self) -> None:
         self._since_ms: int | None = None
-        """When the first request that was not answered was sent."""
+        """The time at which the first request without an answer was sent."""
         self._before_ms: int | None = None
-        """The same, while the coordinator has been found again and nothing was heard of it yet."""
+        """The same, while the coordinator has been found again and has not answered yet."""
         self._is_reported = False
         self._why = ""
 
     @property
     def due_ms(self) -> int | None:
-        """When `look` should be called, if nothing else happens."""
+        """The time at which `look` should be called, if nothing else happens."""
         return None if self._since_ms is None or self._is_reported else self._since_ms + PATIENCE_MS
 
     def asked(self, now_ms: int) -> None:
@@ -101,7 +101,7 @@ class CoordinatorReach:
         return now_ms - since_ms if was_reported and since_ms is not None else None
 
     def look(self, now_ms: int) -> tuple[int, str] | None:
-        """Return for how long nothing was heard, and why, if that is long enough to report; once."""
+        """Return how long the coordinator has not answered, and why, if that is long enough to report; once."""
         due_ms = self.due_ms
         if due_ms is None or now_ms < due_ms:
             return None
@@ -222,7 +222,7 @@ class Engine:
     # --- the member ---------------------------------------------------------------------------------------------------
 
     def handle(self, event: Any) -> None:
-        """Hand an event to the member and do what it wants; events that come up meanwhile are handed in after it."""
+        """Hand an event to the member and perform its effects; events that arise meanwhile are handled after it."""
         assert self.member is not None, "without a group there is no member"
         self._events.append(event)
         if self._is_handling:
@@ -411,7 +411,7 @@ class Engine:
         self.news()
 
     def _topics_denied(self, error: KafkaError) -> None:
-        """Raise it in the next poll, as Java does; once, however often it is heard until then."""
+        """Raise it in the next poll, as Java does; once, however often it occurs until then."""
         if str(error) not in map(str, self._failures):
             self.fail(error)
 
@@ -439,7 +439,7 @@ class Engine:
             ending.set_result(result)
 
     def ask_to_end(self, event: events.UnsubscribeAsked | events.CloseAsked) -> asyncio.Future[Any]:
-        """Its listener calls come out of `until_something` until the future is done."""
+        """Hand in an event that ends the membership; `until_something` returns the listener calls until it is done."""
         ending: asyncio.Future[Any] = self.tasks.loop.create_future()
         self._endings[id(event)] = ending
         ending.add_done_callback(lambda _: self.news())
@@ -514,7 +514,7 @@ class Engine:
         self.tasks.loop.call_soon_threadsafe(self.news)
 
     async def poll(self, until_ms: float, *, begins: bool = True) -> effects.CallListener | None:
-        """As `until_something`, within a poll: it begins here, and ends with anything but a listener's call.
+        """Do `until_something` as a poll: it begins here, and ends with anything but a call of the listener.
 
         So the member knows of the end before records are taken: what is handed over stays ours until the next poll.
         """
@@ -542,7 +542,7 @@ class Engine:
             self.news()
 
     async def close(self) -> None:
-        """Whatever is under way ends here; nothing is asked any more."""
+        """Cancel everything that is under way; no more requests are sent."""
         await self.tasks.close()
         for ending in self._endings.values():
             if not ending.done():

@@ -37,7 +37,7 @@ from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis import list_offsets as list_offsets_api
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 FETCH_LANE = "fetch"
 

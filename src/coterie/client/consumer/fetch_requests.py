@@ -11,13 +11,13 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from coterie.client.consumer.subscription_state import PartitionLeader, PartitionState, Reset, parse_reset
+from coterie.client.consumer.subscription_state import PartitionLeader, Reset, TopicPartitionState, parse_reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch, list_offsets
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 
 class FetchErrorAction(Enum):
@@ -125,7 +125,7 @@ class FetchSettings(NamedTuple):
     retry_backoff_ms: int = _DEFAULTS.retry_backoff_ms
     metadata_max_age_ms: int = _DEFAULTS.metadata_max_age_ms
     has_group: bool = True
-    """Without a group there are no committed offsets to ask for."""
+    """False if there is no group, and so no committed offsets."""
 
 
 LeaderOf = Callable[[str, int], PartitionLeader | None]
@@ -149,8 +149,8 @@ class Fetch:
 
     node_id: int
     request: fetch.Request
-    states: Mapping[tuple[str, int], tuple[PartitionState, int, PartitionLeader]]
-    """For each partition: its state, the offset that was asked for, and the leader at that time."""
+    states: Mapping[tuple[str, int], tuple[TopicPartitionState, int, PartitionLeader]]
+    """The state of each partition, the offset that was asked for, and the leader at that time."""
     names: Mapping[UUID, str]
 
 
@@ -158,14 +158,14 @@ class Fetch:
 class AskCommitted:
     """Comes back as `committed`."""
 
-    states: Sequence[PartitionState]
+    states: Sequence[TopicPartitionState]
 
 
 @dataclass(slots=True, eq=False)
 class AskOffsets:
     """ListOffsets with these timestamps; comes back as `offsets_found`."""
 
-    states: Mapping[PartitionState, int]
+    states: Mapping[TopicPartitionState, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -174,7 +174,7 @@ class AskEpochEnds:
 
     node_id: int
     request: epoch_api.Request
-    states: Sequence[PartitionState]
+    states: Sequence[TopicPartitionState]
 
 
 @dataclass(slots=True, eq=False)
@@ -202,11 +202,11 @@ FetchEffect = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshLeaders 
 
 
 def fetch_from(
-    node_id: int, readers: Iterable[tuple[PartitionState, PartitionLeader]], settings: FetchSettings
+    node_id: int, readers: Iterable[tuple[TopicPartitionState, PartitionLeader]], settings: FetchSettings
 ) -> Fetch:
     """Build one fetch for all partitions of a node."""
     topics: dict[str, fetch.Topic] = {}
-    states: dict[tuple[str, int], tuple[PartitionState, int, PartitionLeader]] = {}
+    states: dict[tuple[str, int], tuple[TopicPartitionState, int, PartitionLeader]] = {}
     names: dict[UUID, str] = {}
     for state, leader in readers:
         name, partition = state.partition
@@ -237,10 +237,10 @@ def fetch_from(
     return Fetch(node_id, request, states, names)
 
 
-def epoch_ends_from(node_id: int, readers: Iterable[tuple[PartitionState, PartitionLeader]]) -> AskEpochEnds:
+def epoch_ends_from(node_id: int, readers: Iterable[tuple[TopicPartitionState, PartitionLeader]]) -> AskEpochEnds:
     """Build one request for all positions to validate at a node."""
     topics: dict[str, list[epoch_api.Partition]] = {}
-    states: list[PartitionState] = []
+    states: list[TopicPartitionState] = []
     for state, leader in readers:
         asked = epoch_api.Partition(
             partition=state.partition.partition, current_leader_epoch=leader.epoch, leader_epoch=state.epoch

@@ -1,19 +1,19 @@
 """The positions of a consumer, and the requests to send next. No I/O; the time comes in.
 
-A driver calls `effects` for what is to be asked and brings the answers back; `take` gives the records that are there.
-Everything else moves a reader: assign, seek, pause. The rules:
+A driver calls `effects` for the requests to send, and brings the answers back; `take` returns the fetched records. The
+other methods change what is read: assign, seek, pause. The rules:
 
 - A position comes from the group's commits first, then from `auto.offset.reset` (rule M6).
-- One fetch at a time is under way to a node. It names all partitions that are read there, so that one which is idle
-  cannot hold up the others, and it is sent while the node's earlier records still wait to be taken (prefetch).
-- An answer counts only for a partition that still wants it: the same assignment, the same offset. Fetches are full
-  ones, without sessions (KIP-227): their answers mean the same whatever happened before.
-- What a poll handed over counts as processed when the next poll begins: `done` is what may be committed by itself.
+- One fetch at a time is in flight to a node. It names all partitions that are read there, so that an idle partition
+  cannot delay the others, and it is sent while records of the last fetch still wait to be taken (prefetch).
+- A response counts only for a partition whose assignment and position are still the same. Fetches are full ones,
+  without sessions (KIP-227), so a response does not depend on earlier ones.
+- The records of a poll count as processed when the next poll begins: `done` is what auto-commit may commit.
 - A position that has a leader epoch is validated (KIP-320) when it comes from a commit or a seek, and whenever the
-  leader or its epoch is another one: OffsetForLeaderEpoch tells whether the log was truncated before it. What was
-  fetched ahead is dropped, since the new leader may not have it. As in Java, fetches say the leader's epoch and not
-  that of the last record: a follower that lags behind would call that a truncation.
-- A topic that was deleted and created again has another id, and its old offsets mean nothing: the position is reset.
+  leader or its epoch changes: OffsetForLeaderEpoch shows whether the log was truncated before it. Prefetched records
+  are dropped, because the new leader may not have them. As in Java, a fetch has the epoch of the leader and not that
+  of the last record: a follower that lags behind would take that for a truncation.
+- A topic that was deleted and created again has another id, so old offsets are meaningless: the position is reset.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from coterie.client.consumer.subscription_state import (
     Chunk,
     Need,
     PartitionLeader,
-    PartitionState,
     Reset,
+    TopicPartitionState,
 )
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
@@ -59,8 +59,8 @@ from coterie.protocol.fetched import NO_PROGRESS
 from coterie.protocol.records import Record
 
 MOST_STALE_EPOCHS = 10
-"""So often the metadata is refreshed because it is older than a position. Java does so for ever, but an epoch that
-never was, committed by mistake, should not stop a reader."""
+"""The number of times that metadata is refreshed because its leader epoch is older than that of the position. Java has
+no limit, but an epoch that never existed, committed by mistake, should not stop a consumer."""
 _STANDS = frozenset({Need.NOTHING, Need.VALIDATION})
 
 
@@ -71,12 +71,12 @@ class NotAssignedError(CoterieError, LookupError):
 class Fetcher:
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
-        self._states: dict[TopicPartition, PartitionState] = {}
-        self._turn: OrderedDict[PartitionState, None] = OrderedDict()
-        """Places with something to take, in the order in which polls serve them."""
-        self._handed: dict[PartitionState, None] = {}
+        self._states: dict[TopicPartition, TopicPartitionState] = {}
+        self._turn: OrderedDict[TopicPartitionState, None] = OrderedDict()
+        """The partitions with fetched records, in the order in which polls return them."""
+        self._handed: dict[TopicPartitionState, None] = {}
         """The partitions of the last poll, whose records may not be processed yet."""
-        self._last: PartitionState | None = None
+        self._last: TopicPartitionState | None = None
         """The partition of the last single record."""
         self._fetching: dict[int, Fetch] = {}
         self._stale: set[str] = set()
@@ -84,9 +84,9 @@ class Fetcher:
         self._refresh_not_before_ms = 0
         self._truncations: list[LogTruncated] = []
         self.needs_data = True
-        """`effects` may have something new to say. Set by everything that changes anything."""
+        """True if `effects` may return something new. Every change sets it."""
         self.due_ms: int | None = None
-        """When to call `effects` again if nothing happens."""
+        """The time at which to call `effects` again if nothing happens."""
         self.records_taken = 0
         self.bytes_taken = 0
 
@@ -95,11 +95,13 @@ class Fetcher:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these and no others; those that were read before keep their state."""
         before = dict(self._states)
-        states: dict[TopicPartition, PartitionState] = {}  # all at once, since other threads look at the assignment
+        states: dict[
+            TopicPartition, TopicPartitionState
+        ] = {}  # all at once, since other threads look at the assignment
         for one in partitions:
             state = before.pop(one, None)
             if state is None:
-                state = PartitionState(one, Need.COMMITTED if self._settings.has_group else Need.RESET)
+                state = TopicPartitionState(one, Need.COMMITTED if self._settings.has_group else Need.RESET)
                 state.reset = self._settings.auto_offset_reset
             states[one] = state
             if state.is_held:
@@ -115,7 +117,7 @@ class Fetcher:
     def assignment(self) -> list[TopicPartition]:
         return list(self._states)
 
-    def state(self, partition: TopicPartition) -> PartitionState:
+    def state(self, partition: TopicPartition) -> TopicPartitionState:
         found = self._states.get(partition)
         if found is None:
             raise NotAssignedError(
@@ -137,7 +139,7 @@ class Fetcher:
         state.request_offset_reset(reset)
         self.needs_data = True
 
-    def _move(self, state: PartitionState) -> None:
+    def _move(self, state: TopicPartitionState) -> None:
         state.forget_fetched()
         state.leave()
         self._turn.pop(state, None)
@@ -158,7 +160,7 @@ class Fetcher:
         self._offer(state)
         self.needs_data = True
 
-    def _offer(self, state: PartitionState) -> None:
+    def _offer(self, state: TopicPartitionState) -> None:
         if state.chunks or state.failure is not None:
             self._turn[state] = None
 
@@ -212,7 +214,11 @@ class Fetcher:
     def lead(self, partition: TopicPartition) -> int | None:
         """Records from the start of the log to the position; None while no fetch has returned its start."""
         state = self.state(partition)
-        return None if state.position is None or state.log_start < 0 else max(state.position - state.log_start, 0)
+        return (
+            None
+            if state.position is None or state.log_start_offset < 0
+            else max(state.position - state.log_start_offset, 0)
+        )
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -259,7 +265,7 @@ class Fetcher:
         self._last = next(iter(self._handed), None) if records else None
         return records[0] if records else None
 
-    def _take_from(self, state: PartitionState, limit: int, records: list[Record]) -> None:
+    def _take_from(self, state: TopicPartitionState, limit: int, records: list[Record]) -> None:
         chunk = state.chunks[0]
         before = chunk.next_offset
         try:
@@ -282,11 +288,11 @@ class Fetcher:
             self._turn.move_to_end(state)
             self.needs_data = True
 
-    def _unreadable(self, state: PartitionState, chunk: Chunk, why: str) -> None:
+    def _unreadable(self, state: TopicPartitionState, chunk: Chunk, why: str) -> None:
         state.chunks.clear()
         self._fail(state, corrupt(state.partition, chunk.next_offset, why), passes=False)
 
-    def _failure_of(self, state: PartitionState) -> KafkaError:
+    def _failure_of(self, state: TopicPartitionState) -> KafkaError:
         assert state.failure is not None
         failure = state.failure
         if state.failure_passes:
@@ -299,10 +305,10 @@ class Fetcher:
         self.needs_data = False
         self.due_ms = None
         found: list[FetchEffect] = []
-        committed: list[PartitionState] = []
-        offsets: dict[PartitionState, int] = {}
-        unvalidated: dict[int, list[tuple[PartitionState, PartitionLeader]]] = {}
-        by_node: dict[int, list[tuple[PartitionState, PartitionLeader]]] = {}
+        committed: list[TopicPartitionState] = []
+        offsets: dict[TopicPartitionState, int] = {}
+        unvalidated: dict[int, list[tuple[TopicPartitionState, PartitionLeader]]] = {}
+        by_node: dict[int, list[tuple[TopicPartitionState, PartitionLeader]]] = {}
         waiting: dict[int, int] = {}
         for state in self._states.values():
             if state.asking is not None or (state.failure is not None and not state.failure_passes):
@@ -343,7 +349,9 @@ class Fetcher:
         self._truncations = []
         return found
 
-    def _follow(self, state: PartitionState, leader: PartitionLeader | None, now_ms: int) -> PartitionLeader | None:
+    def _follow(
+        self, state: TopicPartitionState, leader: PartitionLeader | None, now_ms: int
+    ) -> PartitionLeader | None:
         """The leader to ask about the state, if there is one. A new one must validate the position first."""
         before = state.leader
         if leader is None or leader == before:
@@ -410,12 +418,12 @@ class Fetcher:
             del self._fetching[asked.node_id]
         self.needs_data = True
 
-    def _take_in(self, state: PartitionState, offset: int, one: fetch.FetchedPartition, now_ms: int) -> None:
+    def _take_in(self, state: TopicPartitionState, offset: int, one: fetch.FetchedPartition, now_ms: int) -> None:
         if one.error:
             self._handle_error(state, offset, one.error, now_ms)
             return
         state.high_watermark = max(one.high_watermark, -1)
-        state.log_start = one.log_start_offset
+        state.log_start_offset = one.log_start_offset
         state.last_stable_offset = one.last_stable_offset if one.last_stable_offset >= 0 else one.high_watermark
         if one.preferred_read_replica >= 0:
             state.replica = one.preferred_read_replica
@@ -427,7 +435,7 @@ class Fetcher:
             state.next_fetch = chunk.end_offset
             self._turn[state] = None
 
-    def _handle_error(self, state: PartitionState, offset: int, code: ErrorCode, now_ms: int) -> None:
+    def _handle_error(self, state: TopicPartitionState, offset: int, code: ErrorCode, now_ms: int) -> None:
         do = ON_ERROR.get(code, FetchErrorAction.RAISE)
         if do is FetchErrorAction.REFRESH:
             self._stale.add(state.partition.topic)
@@ -440,12 +448,12 @@ class Fetcher:
             self._fail(state, self._error(state, offset, code), passes=do is FetchErrorAction.RAISE_AND_RETRY)
         self._back_off(state, now_ms)  # with chunks it is asked again when what lies before the error is taken
 
-    def _error(self, state: PartitionState, offset: int, code: ErrorCode) -> KafkaError:
+    def _error(self, state: TopicPartitionState, offset: int, code: ErrorCode) -> KafkaError:
         if code is ErrorCode.CORRUPT_MESSAGE:
             return corrupt(state.partition, offset, "the broker found them corrupt (CORRUPT_MESSAGE)")
         return KafkaError.of(code, f"{state.partition} cannot be read at offset {offset}")
 
-    def _handle_offset_out_of_range(self, state: PartitionState, offset: int) -> None:
+    def _handle_offset_out_of_range(self, state: TopicPartitionState, offset: int) -> None:
         if self._settings.auto_offset_reset == NO_RESET:
             error = OffsetOutOfRangeError(
                 f"{state.partition} has no offset {offset} (any more), and auto.offset.reset is none: seek to an "
@@ -456,7 +464,7 @@ class Fetcher:
         state.leave()
         state.request_offset_reset(self._settings.auto_offset_reset)
 
-    def _truncated(self, state: PartitionState, divergent: OffsetAndMetadata | None, why: str) -> None:
+    def _truncated(self, state: TopicPartitionState, divergent: OffsetAndMetadata | None, why: str) -> None:
         """The log does not have all that was read. `divergent`: up to where it has, if the leader knows."""
         assert state.position is not None
         position, one = OffsetAndMetadata(state.position, leader_epoch=state.epoch), state.partition
@@ -480,11 +488,11 @@ class Fetcher:
             state.need = Need.NOTHING  # the leader has just said so
         self._truncations.append(LogTruncated(one, position, why, goes_on))
 
-    def _fail(self, state: PartitionState, error: KafkaError, *, passes: bool) -> None:
+    def _fail(self, state: TopicPartitionState, error: KafkaError, *, passes: bool) -> None:
         state.failure, state.failure_passes = error, passes
         self._turn[state] = None
 
-    def _back_off(self, state: PartitionState, now_ms: int) -> None:
+    def _back_off(self, state: TopicPartitionState, now_ms: int) -> None:
         state.not_before_ms = now_ms + self._settings.retry_backoff_ms
         self.needs_data = True
 
@@ -563,8 +571,8 @@ class Fetcher:
                 self._stale.add(state.partition.topic)
                 self._answer_failed(state, error, now_ms)
 
-    def _not_validated(self, state: PartitionState, code: ErrorCode, now_ms: int) -> None:
-        """Only missing rights are raised: after any other error, as in Java, the leader is looked up and asked."""
+    def _not_validated(self, state: TopicPartitionState, code: ErrorCode, now_ms: int) -> None:
+        """Raise an authorization error. After any other error, as in Java, the leader is looked up and asked again."""
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._fail(
                 state, KafkaError.of(code, f"the position of {state.partition} cannot be validated"), passes=True
@@ -572,7 +580,7 @@ class Fetcher:
         self._stale.add(state.partition.topic)
         self._back_off(state, now_ms)
 
-    def _answer_failed(self, state: PartitionState, error: KafkaError, now_ms: int) -> None:
+    def _answer_failed(self, state: TopicPartitionState, error: KafkaError, now_ms: int) -> None:
         if not error.retriable:
             self._fail(state, error, passes=True)
         self._back_off(state, now_ms)

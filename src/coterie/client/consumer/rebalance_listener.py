@@ -20,29 +20,29 @@ _METHODS = {
 
 
 class ConsumerRebalanceListener:
-    """Hear of rebalances: subclass it, override what you need, and give an instance to `subscribe`.
+    """A listener of rebalances. Write a subclass with the methods you need, and give an instance to `subscribe`.
 
     The methods run inside `poll`, `unsubscribe` or `close`, in the caller's thread, and may use the consumer. With
-    `AsyncConsumer` they may be coroutine functions. What a method raises comes out of that call as `ListenerError`;
-    the assignment is not affected. An object with methods of these names does as well.
+    `AsyncConsumer` they may be coroutine functions. An exception in a method is raised from that call as
+    `ListenerError`; the assignment is not affected. Any object with methods of these names works too.
     """
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Awaitable[object] | None:
-        """Hear which partitions came; called after every rebalance, before their records are read.
+        """Called after every rebalance with the new partitions, before their records are read.
 
         Args:
             partitions: The partitions that are new; those that this consumer keeps are not among them.
         """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Awaitable[object] | None:
-        """Hear which partitions this consumer is about to give up; offsets can still be committed here.
+        """Called before partitions are given up; offsets can still be committed here.
 
         Args:
             partitions: The partitions that will go to other members.
         """
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> Awaitable[object] | None:
-        """Hear which partitions are lost without warning, after a session timeout for example.
+        """Called when partitions are lost without warning, for example after a session timeout.
 
         Other members may own them already, so offsets cannot be committed. As in Java, this calls
         `on_partitions_revoked` unless it is overridden.

@@ -15,15 +15,15 @@ from coterie.protocol.apis.fetch import AbortedTransaction
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.fetched import FetchedRecords, end_of
 from coterie.protocol.records import Record
-from coterie.settings.client_settings import duration_ms
+from coterie.settings.consumer_settings import duration_ms
 
 
 class Reset(NamedTuple):
-    """Where to start without a committed offset, or with one that is out of range."""
+    """The position to start at without a committed offset, or with one that is out of range."""
 
     name: str
     back_ms: int | None = None
-    """For by_duration (KIP-1106): the time before now."""
+    """The duration of by_duration (KIP-1106)."""
 
     def timestamp(self, now_ms: int) -> int:
         """The timestamp for ListOffsets."""
@@ -108,7 +108,7 @@ class Need(Enum):
     VALIDATION = "does the leader's log contain all that is before the position?"
 
 
-class PartitionState:
+class TopicPartitionState:
     """`position`: the next record to hand over. `done`: the same when the last poll began. `next_fetch`: behind all
     that is fetched. They differ by what waits to be taken, and by what was taken and is being processed. `epoch`: the
     leader epoch of the last record before the position. `leader`: the one that serves the position, or will when it has
@@ -127,7 +127,7 @@ class PartitionState:
         "is_paused",
         "last_stable_offset",
         "leader",
-        "log_start",
+        "log_start_offset",
         "need",
         "next_fetch",
         "not_before_ms",
@@ -147,11 +147,11 @@ class PartitionState:
         self.epoch = NO_EPOCH
         self.leader: PartitionLeader | None = None
         self.stale_epochs = 0
-        """How often the metadata was older than the epoch of the position."""
+        """The number of times that the metadata was older than the epoch of the position."""
         self.done: OffsetAndMetadata | None = None
         self.next_fetch = -1
         self.chunks: deque[Chunk] = deque()
-        self.high_watermark = self.last_stable_offset = self.log_start = -1
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
         self.is_paused = False
         self.is_held = False
         self.asking: object | None = None
@@ -175,7 +175,7 @@ class PartitionState:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it has a validated position."""
+        """True if it has a validated position."""
         return self.need is Need.NOTHING
 
     def leave(self) -> None:
@@ -192,7 +192,7 @@ class PartitionState:
         self.not_before_ms = 0
 
     def wants(self, offset: int, leader: PartitionLeader) -> bool:
-        """Whether the answer to a fetch from `offset` at `leader` is still current."""
+        """Return whether the answer to a fetch from `offset` at `leader` is still current."""
         return self.need is Need.NOTHING and self.next_fetch == offset and self.leader == leader
 
     def node_to_ask(self, leader: int, now_ms: int) -> int:

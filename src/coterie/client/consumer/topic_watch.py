@@ -11,7 +11,7 @@ from coterie.client.network.background_tasks import BackgroundTasks
 from coterie.client.network.metadata import Metadata, TopicMetadata
 from coterie.client.network.network_client import NetworkClient
 from coterie.errors import ErrorCode, KafkaError
-from coterie.settings.client_settings import ConsumerSettings
+from coterie.settings.consumer_settings import ConsumerSettings
 
 _WILL_PASS = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
 
@@ -73,7 +73,7 @@ class TopicWatch:
         self._tasks.arm("watch", self._cluster.clock_ms() + after_ms, self._look)
 
     def _tell_missing(self, asked: Collection[str]) -> None:
-        """Warn at the second look: a topic that is just being created is missing at the first."""
+        """Warn about missing topics at the second check: a topic that is being created is missing at the first."""
         now_ms, group_id, known = self._cluster.clock_ms(), self._settings.group_id or "", self._cluster.metadata.topics
         before, self._missing = self._missing, {}
         for name in sorted(asked):

@@ -1,4 +1,4 @@
-"""What a member wants done. An effect that takes time carries the event it comes back as, in `then`.
+"""The effects that a member returns. An effect that takes time has in `then` the event that it comes back as.
 
 A driver owes a member three things. Every `then` of a request comes back exactly once, with a reply or an error, at
 the latest after `timeout_ms`. `CallListener` is run before the poll, unsubscribe or close that is under way returns.
@@ -41,7 +41,7 @@ class Listened(StrEnum):
     """The methods of a rebalance listener."""
 
     REVOKED = "revoked"
-    """About to be given up, and still ours: the listener may commit."""
+    """The partitions are about to be given up, and the member still owns them: the listener may commit."""
     ASSIGNED = "assigned"
     """New ones only, and also if there are none."""
     LOST = "lost"
@@ -98,14 +98,14 @@ class CallListener:
 
 @dataclass(slots=True)
 class HoldPartitions:
-    """About to be committed and given up: return no more records of these to the user, their positions must stay."""
+    """Return no more records of these partitions to the user: they are about to be committed and given up."""
 
     partitions: Collection[TopicPartition]
 
 
 @dataclass(slots=True)
 class SetAssignment:
-    """These are ours from now on, and no others. Only `added` need a position: ask `CommittedAsked`, then reset."""
+    """Read these partitions from now on, and no others. Only `added` need a position: `CommittedAsked`, then reset."""
 
     partitions: Collection[TopicPartition]
     added: Collection[TopicPartition]

@@ -1,4 +1,4 @@
-"""What can happen to a member.
+"""The events of a member.
 
 Three kinds. What the user does comes from the driver as it happens. News of the cluster likewise. Everything at the end
 of the file is the answer to an effect: the driver gets the object inside the effect (`then`), sets `reply` or `error`
@@ -52,10 +52,11 @@ class PollEnded:
 
 @dataclass(slots=True)
 class CommitAsked:
-    """Answered by `CommitEnded` with this token.
+    """The user commits offsets; `CommitEnded` with this token is the answer.
 
     `until_ms` None is Kafka's commitAsync: sent once, never repeated. Else retriable errors are retried until then.
-    A partition whose topic was deleted is left out if `are_positions`: nobody has named it. Else the commit fails.
+    With `are_positions` a partition whose topic was deleted is left out, because the user did not name it. Otherwise
+    the commit fails.
     """
 
     token: Hashable
@@ -178,7 +179,7 @@ class ConsumerHeartbeatAnswered(Answer):
     member_epoch: int
     """The epoch of the request; 0: a join; -1 and -2: a leave."""
     was_member: bool
-    """Whether an earlier join of this member may have been accepted."""
+    """True if an earlier join of this member may have been accepted."""
 
 
 @dataclass(slots=True)
@@ -214,12 +215,12 @@ class RetryDue:
 
     what: str
     number: int = 0
-    """Which pending, if it is one."""
+    """The number of the pending request, if it is one."""
 
 
 @dataclass(slots=True)
 class PrepareDue:
-    """The commit before a join has had its time (M3): go on without it."""
+    """The time for the commit before a join is over (M3): continue without it."""
 
 
 @dataclass(slots=True)

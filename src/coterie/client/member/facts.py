@@ -155,7 +155,7 @@ class PollIntervalExceeded(Fact):
 
 @dataclass(slots=True)
 class PollResumed(Fact):
-    """Poll was called again after max.poll.interval.ms was exceeded, so much too late."""
+    """Poll was called again after max.poll.interval.ms was exceeded, this much too late."""
 
     late_ms: int
 

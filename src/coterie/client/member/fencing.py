@@ -33,7 +33,7 @@ def reset_generation(member: MemberData, *, keeps_id: bool = False) -> Effects:
 def drop(
     member: MemberData, why: str, now_ms: int, *, keeps_id: bool = False, code: ErrorCode = ErrorCode.NONE
 ) -> Effects:
-    """Whatever was under way belongs to a life that is over; the next poll begins a new one."""
+    """Drop everything that is under way; the next poll joins again."""
     effects = reset_generation(member, keeps_id=keeps_id)
     member.rejoin_reason = why
     if member.state is MemberState.PREPARING:
@@ -51,7 +51,7 @@ def drop_for(member: MemberData, api: ApiName, code: ErrorCode, what: ErrorActio
 
 
 def fence(member: MemberData, error: KafkaError, now_ms: int) -> Effects:
-    """Joining again would throw the other one out, which would join again, and so on for ever."""
+    """Fence the member. It does not rejoin: that would fence the other member, which would rejoin, and so on."""
     effects = drop(member, "FENCED_INSTANCE_ID", now_ms)
     if member.state in {MemberState.LEAVING, MemberState.FENCED}:
         return effects

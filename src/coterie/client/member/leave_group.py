@@ -59,7 +59,7 @@ def close_asked(member: MemberBase, event: CloseAsked, _now_ms: int) -> Effects:
 
 
 def start_leaving(member: MemberData, now_ms: int) -> Effects:
-    """The rebalance it was in, if any, goes on without it: answers of it are no longer waited for."""
+    """Give up the rebalance it is in, if any: its answers are ignored from now on."""
     is_parked = member.state in IN_A_REBALANCE and member.waiting_for is not None
     member.leaving_lane = LEAVING_LANE if is_parked else COORDINATOR_LANE
     member.waiting_for = None
@@ -118,7 +118,7 @@ def _maybe_leave_group(member: MemberData, now_ms: int) -> Effects:
 
 
 def send_leave_group(member: MemberData, reason: str, now_ms: int, lane: str = COORDINATOR_LANE) -> Effects:
-    """Once, without repeating it: the session timeout sees to the rest."""
+    """Send LeaveGroup once, without a retry: if it is lost, the session timeout ends the membership."""
     if not member.member_id:
         return []
     leave_sent = member.coordinator is not None
@@ -132,14 +132,14 @@ def send_leave_group(member: MemberData, reason: str, now_ms: int, lane: str = C
 
 
 def leave_answered(member: MemberData, event: LeaveAnswered, _now_ms: int) -> Effects:
-    """Whatever it says (M13)."""
+    """Ignore the answer to LeaveGroup, whatever it is (M13)."""
     if event is member.waiting_for:
         member.waiting_for = None
     return []
 
 
 def close_due(member: MemberData, _event: CloseDue, now_ms: int) -> Effects:
-    """Time is over: what can still be said is said, and nothing is waited for."""
+    """The time to close is over: send what can still be sent, and wait for no answer."""
     if not member.is_closing:
         return []
     effects: Effects = []

@@ -27,7 +27,7 @@ from coterie.client.network.backoff import backoff_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode
 from coterie.protocol.messages import NO_GENERATION
-from coterie.settings.client_settings import ConsumerSettings, heartbeat_problem
+from coterie.settings.consumer_settings import ConsumerSettings, heartbeat_problem
 
 _DEFAULTS = ConsumerSettings()
 
@@ -91,7 +91,7 @@ class MemberSettings:
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether all assignors are cooperative. The default list (range, cooperative-sticky) is not: range cannot."""
+        """True if all assignors are cooperative. The default list (range, cooperative-sticky) is not: range cannot."""
         return all(assignor.cooperative for assignor in self.assignors)
 
 
@@ -107,7 +107,7 @@ class RequestKind(StrEnum):
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A commit, or a question for committed offsets: who asked, until when it is tried, and where it stands."""
+    """A commit, or a request for committed offsets: its token, its deadline and its progress."""
 
     number: int
     kind: RequestKind
@@ -125,9 +125,10 @@ class PendingRequest:
     in_flight: bool = False
     sent_to: Any = None
     waits_until_ms: int | None = None
-    """Backing off."""
+    """The end of the back-off; None if it does not wait."""
     times_missing: int = 0
-    """How often in a row fresh metadata did not have a partition that the coordinator does not know either."""
+    """The number of times in a row that new metadata did not have a partition that the coordinator does not know
+    either."""
 
     @property
     def timer(self) -> str:
@@ -136,7 +137,7 @@ class PendingRequest:
 
 @dataclass(slots=True, eq=False)
 class MemberBase:
-    """What a member has in either protocol: identity, subscription, coordinator, pending requests.
+    """The state of a member in either protocol: identity, subscription, coordinator, pending requests.
 
     The methods that raise NotImplementedError are the questions that the shared rules ask, and that each protocol
     answers in its own way.
@@ -167,16 +168,16 @@ class MemberBase:
     failures: int = 0
     is_backing_off: bool = False
     stalled: bool = False
-    """The caller of poll was given an error: it goes on with the next poll, not before."""
+    """True if poll has raised an error: the member continues with the next poll, not before."""
 
     # poll and listener
     polling: bool = False
     poll_deadline_ms: int = 0
     poll_late_since_ms: int | None = None
-    """When max.poll.interval.ms was exceeded; None once poll is called again."""
+    """The time at which max.poll.interval.ms was exceeded; None once poll is called again."""
     calling: ListenerAnswered | None = None
     failure: Exception | None = None
-    """Why it was fenced."""
+    """The reason why it was fenced."""
 
     # coordinator
     coordinator: Any = None
@@ -209,7 +210,7 @@ class MemberBase:
     ending: UnsubscribeAsked | CloseAsked | None = None
     ending_error: Exception | None = None
     next_subscription: Subscribed | None = None
-    """Subscribed to while it was still unsubscribing."""
+    """The subscription that was made while the member was still unsubscribing."""
 
     @property
     def has_generation(self) -> bool:
@@ -238,7 +239,7 @@ class MemberBase:
 
     @property
     def needs_coordinator(self) -> bool:
-        """Whether a request waits for the coordinator."""
+        """True if a request waits for the coordinator."""
         raise NotImplementedError
 
     def coordinator_found(self, now_ms: int) -> Effects:
@@ -254,11 +255,11 @@ class MemberBase:
 
     @property
     def may_auto_commit(self) -> bool:
-        """Whether a member that is subscribed may commit by itself now. A rebalance that is about to begin commits."""
+        """Return whether a subscribed member may auto-commit now. A rebalance that begins commits by itself."""
         raise NotImplementedError
 
     def may_still_commit(self, pending: PendingRequest) -> bool:
-        """Whether a commit that was asked for earlier can be sent, or sent again, now."""
+        """Return whether a commit that was requested earlier can be sent, or sent again, now."""
         raise NotImplementedError
 
     @property
@@ -284,7 +285,7 @@ class MemberData(MemberBase):
 
     # the rebalance
     rejoin_reason: str | None = None
-    """Not None: it wants a rebalance, for this reason (KIP-800)."""
+    """The reason for which it wants a rebalance (KIP-800); None if it does not."""
     is_prepared: bool = False
     """Commit and revocation before the join are done, however often the join is repeated (M10)."""
     is_revocation_announced: bool = False
@@ -315,7 +316,7 @@ class MemberData(MemberBase):
 
     @property
     def reason_to_rejoin(self) -> str | None:
-        """Why it wants a rebalance, if it does. Two of the reasons are looked at again each time, so none gets lost."""
+        """Return why it wants a rebalance, if it does. Two of the reasons are checked again each time."""
         if self.is_stale:
             return "cached metadata has changed"
         if self.joined_topics is not None and self.joined_topics is not self.topics:

@@ -86,7 +86,7 @@ def can_raise_failure(member: MemberBase) -> bool:
 
 
 def raise_failure(member: MemberBase, now_ms: int) -> Effects:
-    """Each poll raises the error."""
+    """Raise the error in each poll."""
     assert member.failure is not None
     if member.assigned:
         return call_listener(member, Listened.LOST, member.assigned, now_ms)

@@ -256,7 +256,7 @@ def _auto_commit_ended(member: MemberBase, pending: PendingRequest, error: Excep
 def _commit_before_join_ended(
     member: MemberBase, _pending_request: PendingRequest, error: Exception | None, now_ms: int
 ) -> Effects:
-    """Whatever the result, the rebalance goes on (M3)."""
+    """Continue the rebalance, whatever the result of the commit is (M3)."""
     if isinstance(member, MemberData) and member.state is MemberState.PREPARING:
         member.is_prepared = True
     return _emit_failure(member, error, now_ms)

@@ -1,4 +1,4 @@
-"""What the member wants to read, what the cluster has of it (M5), and the calls of its rebalance listener (M14).
+"""The subscription of a member, the metadata of its topics (M5), and the calls of its rebalance listener (M14).
 
 A listener is called only while the user is inside poll, unsubscribe or close, one call at a time. Partitions change
 hands after the call that gives them up and before the call that brings them.
@@ -57,7 +57,7 @@ def take_metadata(member: MemberData, topics: Mapping[str, Topic]) -> Effects:
 
 
 def take_matching(member: MemberBase) -> None:
-    """Keep the object if the topics are the same, so that nobody has to compare them."""
+    """Keep the object if the topics are the same, so that they need not be compared again."""
     if member.pattern is not None:
         found = matching(member.pattern, member.metadata)
         if found != member.topics:
@@ -78,7 +78,7 @@ def matching(pattern: Pattern[str], topics: Mapping[str, Topic]) -> frozenset[st
 
 
 def _differ(member: MemberData, before: Mapping[str, Topic], now: Mapping[str, Topic]) -> bool:
-    """Racks count only for members that have one, as their assignors look at them (KIP-881)."""
+    """Return whether topics have changed. Racks count only for members that have one (KIP-881)."""
     has_rack = member.settings.client_rack is not None
     for name in member.group_topics:
         then, current = before.get(name), now.get(name)

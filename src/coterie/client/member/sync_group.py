@@ -83,7 +83,7 @@ def can_complete_join(member: MemberData) -> bool:
 
 
 def on_join_complete(member: MemberData, now_ms: int) -> Effects:
-    """The user is here. Whatever the heartbeat heard since the sync has taken the member elsewhere (M10)."""
+    """Take the assignment, during a poll. This is not called if a heartbeat has announced another rebalance (M10)."""
     foreign = {one.topic for one in member.given} - member.topics
     if member.pattern is not None:
         matching = {topic for topic in foreign if member.pattern.fullmatch(topic)}

@@ -35,11 +35,11 @@ class Background:
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller is in that thread: what waits here keeps all clients of the process waiting."""
+        """True if the caller is in that thread. Waiting here would stop all clients of the process."""
         return threading.current_thread() is self._thread
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its result, when it is there. An interrupt (Ctrl-C) ends the waiting and the coroutine."""
+        """Wait for the coroutine and return its result. An interrupt (Ctrl-C) ends both."""
         problem = self._why_not()
         if problem:
             coroutine.close()
@@ -63,7 +63,7 @@ class Background:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """With uvloop where it is installed; asyncio's own does the same, slower."""
+    """Return an event loop: uvloop's if it is installed, else asyncio's own, which is slower."""
     try:
         import uvloop
     except ImportError:

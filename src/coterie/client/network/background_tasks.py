@@ -1,4 +1,4 @@
-"""What runs on an event loop for one client: its tasks and its timers, and the end of them all."""
+"""The tasks and timers of one client on an event loop, and how they end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def within(timeout_ms: float, asked: Coroutine[Any, Any, Any]) -> Any:
 
 
 class BackgroundTasks:
-    """To be made in the event loop it lives on."""
+    """The tasks of one client. It must be created in the event loop that it runs on."""
 
     def __init__(self, clock_ms: Callable[[], int], on_mistake: Callable[[Exception], None]) -> None:
         """`on_mistake` is called with the error of a task that failed: silence would look like a quiet topic."""
@@ -47,7 +47,7 @@ class BackgroundTasks:
             self._on_mistake(error)
 
     def arm(self, key: str, at_ms: float, then: Callable[[], None]) -> None:
-        """Armed again, a key is replaced."""
+        """Start a timer. A timer with the same key is replaced."""
         self.disarm(key)
         if not self.is_closed:
             self._timers[key] = self.loop.call_later(max(at_ms - self._clock_ms(), 0) / 1000, self._rang, key, then)
@@ -62,7 +62,7 @@ class BackgroundTasks:
             timer.cancel()
 
     async def close(self) -> None:
-        """Whatever is under way ends here."""
+        """Cancel all tasks and timers."""
         self.is_closed = True
         for timer in self._timers.values():
             timer.cancel()

@@ -1,9 +1,10 @@
-"""One socket to one broker: requests go out, answers come back in the same order.
+"""One connection to one broker: requests go out, responses come back in the same order.
 
-What a connection cannot understand ends it: whoever waits on it is told what happened, and nothing is held on to.
+A response that cannot be read ends the connection, and all requests that wait on it fail with the reason.
 
-On a listener with SASL it logs in before anything else, and again before its session ends (KIP-368): from then on
-requests are held back, the earlier ones are answered, the login takes place, and what was held back is sent in order.
+On a listener with SASL the connection authenticates first, and again before its session expires (KIP-368). To
+re-authenticate it holds new requests back, waits for the responses to earlier ones, authenticates, and then sends the
+requests that it held back, in order.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from coterie.protocol.frames import SMALL, FrameReader, read_response_header, re
 from coterie.settings.client_settings import Address, ClientSettings
 from coterie.version import __version__
 
-__all__ = ["Connection", "Versions", "version_after_refusal"]
+__all__ = ["BrokerConnection", "Versions", "version_after_refusal"]
 
 
 # Which version of an API a client and a broker speak with each other: the highest that both know. No I/O.
@@ -51,7 +52,7 @@ class Versions:
         self._chosen: dict[tuple[int, int | None], int] = {}
 
     def of(self, api: ModuleType, at_most: int | None = None) -> int:
-        """Not above `at_most`."""
+        """Return the highest version that both sides have, not above `at_most`."""
         row: Api = api.API
         key = (row.key, at_most)
         version = self._chosen.get(key)
@@ -101,7 +102,7 @@ _here = threading.local()
 
 
 def _small_frames() -> bytearray:
-    """One buffer for all connections of a thread: each is done with it when its event loop goes on."""
+    """Return the buffer that all connections of a thread share: each uses it only within one turn of the event loop."""
     found: bytearray | None = getattr(_here, "small_frames", None)
     if found is None:
         found = _here.small_frames = bytearray(SMALL)
@@ -136,7 +137,7 @@ _FIRST_REQUESTS = 3
 _NEVER = float("inf")
 
 
-class Connection(asyncio.BufferedProtocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     _versions: Versions
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
@@ -150,9 +151,9 @@ class Connection(asyncio.BufferedProtocol):
         self._asked: deque[_Asked] = deque()
         self._authenticator: Authenticator | None = None
         self._log_in_again_at = _NEVER
-        """In the loop's time."""
+        """The loop's time at which to authenticate again."""
         self._held_back: deque[_HeldBack] | None = None
-        """Not None while the client logs in again."""
+        """The requests that wait while the client authenticates again; None otherwise."""
         self._all_answered: asyncio.Future[None] | None = None
         self._login: asyncio.Task[None] | None = None
         self._last_correlation_id = 0
@@ -160,10 +161,10 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._is_silent = True
-        """Nothing has been received yet."""
+        """True until something has been received."""
         self._gone = self._loop.create_future()
         self.error: KafkaError | None = None
-        """Why it ended; None while it lives."""
+        """The error that ended the connection; None while it is open."""
         self.on_lost: Callable[[KafkaError], None] | None = None
         """Is called when it ends and not by our own will."""
 
@@ -178,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         context: ssl.SSLContext | None = None,
         authenticator: Authenticator | None = None,
     ) -> Self:
-        """Connected, told which versions the broker speaks, and logged in.
+        """Return a connection with known API versions, authenticated if the listener needs it.
 
         Raises:
             ConnectionLostError: The broker cannot be reached.
@@ -211,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         return connection
 
     def __repr__(self) -> str:
-        return f"Connection({self.address}, {'closed' if self.is_closed else f'{self.in_flight} in flight'})"
+        return f"BrokerConnection({self.address}, {'closed' if self.is_closed else f'{self.in_flight} in flight'})"
 
     @property
     def is_closed(self) -> bool:
@@ -219,11 +220,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests that are not answered yet."""
+        """The number of requests that are not answered yet."""
         return len(self._asked) + len(self._held_back or ())
 
     def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
-        """The highest version both sides speak, and not above `at_most`."""
+        """Return the highest version that both sides support, not above `at_most`."""
         return self._versions.of(api, at_most)
 
     async def send(
@@ -256,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._read(api, frame, at, version)
 
     async def close(self) -> None:
-        """What was asked is not waited for. Returns when the socket is gone; a second close does nothing."""
+        """Close the connection without waiting for answers. A second close does nothing."""
         self._end(ConnectionLostError(f"the connection to {self.address} was closed by this client"), orderly=True)
         if self._transport is None:
             return
@@ -266,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def abort(self) -> None:
-        """At once, and without waiting for the socket to be gone."""
+        """Close the socket at once, without waiting until it is closed."""
         self.on_lost = None
         self._end(ConnectionLostError(f"the connection to {self.address} was given up by this client"))
 
@@ -315,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
             ) from None
 
     def _out_of_time(self, asked: _Asked, timeout_ms: float) -> None:
-        """Answers come in order, so that nothing behind it can come either: the connection is of no more use."""
+        """Close the connection: answers come in order, so no later one can arrive before the one that is missing."""
         said = f"{self.address} did not answer {asked.api.name} within {timeout_ms:.0f} ms"
         if not asked.answer.done():
             asked.answer.set_exception(RequestTimedOutError(f"{said}. Is it overloaded, or is the network down?"))
@@ -336,7 +337,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._read(api, frame, at, version)
 
     def _log_in_again(self) -> None:
-        """From now on requests are held back."""
+        """Start to authenticate again; requests are held back from now on."""
         self._log_in_again_at = _NEVER
         self._held_back = deque()
         self._login = self._loop.create_task(self._authenticate_again())
@@ -362,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- opening ------------------------------------------------------------------------------------------------------
 
     async def _learn_versions(self) -> None:
-        """From our latest version down."""
+        """Ask the broker for its API versions, from our latest version down."""
         request = api_versions.Request(client_software_name=SOFTWARE, client_software_version=__version__)
         response = await self._ask_versions(request, api_versions.API.versions[-1])
         if response.error is ErrorCode.UNSUPPORTED_VERSION:
@@ -385,7 +386,7 @@ class Connection(asyncio.BufferedProtocol):
             ) from None
 
     def _tune(self, settings: ClientSettings) -> None:
-        """Only where it was asked for: left alone, the system finds better sizes than Java's defaults."""
+        """Set the socket's buffer sizes, if settings give them: the system finds better sizes than Java's defaults."""
         assert self._transport is not None, "it is connected"
         its_socket = self._transport.get_extra_info("socket")
         for name, option in (("send.buffer.bytes", socket.SO_SNDBUF), ("receive.buffer.bytes", socket.SO_RCVBUF)):
@@ -469,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
         return other_listener(self._settings, is_after_versions=first.api is not api_versions.API)
 
     def _end(self, error: KafkaError, *, orderly: bool = False, hint: str = "") -> KafkaError:
-        """The first one counts. All who wait are told; no bytes are kept."""
+        """End the connection with an error; only the first one counts. All requests that wait fail with it."""
         if self.error is not None:
             return error
         self.error = error
@@ -502,12 +503,12 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 def _again(error: KafkaError, more: str = "") -> KafkaError:
-    """One for each who waits, since an exception that is raised carries its own trace."""
+    """Return a copy of the error for each caller that waits: a raised exception has its own traceback."""
     return type(error)(f"{error}{more}", error.code)
 
 
 def _why(error: Exception) -> str:
-    """In the system's words; asyncio's own only repeat the address."""
+    """Return the system's error message; that of asyncio only repeats the address."""
     number = getattr(error, "errno", None)
     if number and number > 0:
         reason = os.strerror(number)

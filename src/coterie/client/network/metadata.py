@@ -1,4 +1,4 @@
-"""What a client knows of its cluster, and how news changes it; pure."""
+"""The metadata of a cluster that a client has, and how a response changes it; no I/O."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Metadata:
         return found.leader if found else NO_LEADER
 
     def why_no_leader(self, topic: str, partition: int, what: str) -> KafkaError:
-        """What to say when `leader` knows of none; `what` was being done."""
+        """Return the error message for a partition without a leader; `what` names the operation."""
         known = self.topics.get(topic)
         if known is not None and known.error:
             return KafkaError.of(known.error, what)
@@ -82,7 +82,7 @@ class Metadata:
 
 
 def learn(known: Metadata, news: Response, *, is_all: bool) -> Metadata:
-    """`is_all`: the answer is about all topics there are, so that the others are gone."""
+    """Return the metadata with a response merged in. `is_all`: the response has all topics, so others do not exist."""
     topics = {} if is_all else dict(known.topics)
     for described in news.topics:
         if described.name is not None:
@@ -104,7 +104,7 @@ def _topic(news: DescribedTopic, known: TopicMetadata | None) -> TopicMetadata:
 
 
 def _partition(news: DescribedPartition, known: PartitionInfo | None) -> PartitionInfo:
-    """News of an older leader epoch comes from a broker that has not heard yet, and is not believed (KIP-320)."""
+    """Ignore an older leader epoch: it comes from a broker with outdated metadata (KIP-320)."""
     if known is not None and -1 < news.leader_epoch < known.leader_epoch:
         return known
     return PartitionInfo(

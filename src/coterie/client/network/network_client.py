@@ -12,10 +12,16 @@ from types import ModuleType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from coterie.client.event_log import AuthenticationFailed, EventLog, NodeDisconnected, NodeReached, NodeUnreachable
+from coterie.client.event_log import (
+    ClientAuthenticationFailed,
+    EventLog,
+    NodeDisconnected,
+    NodeReached,
+    NodeUnreachable,
+)
 from coterie.client.metrics import ClientMetrics
 from coterie.client.network.backoff import backoff_ms
-from coterie.client.network.connection import Connection
+from coterie.client.network.connection import BrokerConnection
 from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.network.sasl import Authenticator
@@ -40,18 +46,18 @@ _Key = tuple[int, str]
 
 
 class _Failures:
-    """Of connecting to one node, one after the other."""
+    """The consecutive failures to connect to one node."""
 
     __slots__ = ("count", "until")
 
     def __init__(self) -> None:
         self.count = 0
         self.until = 0.0
-        """In the loop's time: not before."""
+        """The loop's time before which no connection is tried."""
 
 
 class NetworkClient:
-    """To be made, used and closed in one event loop."""
+    """The connections of one client. It is created, used and closed in one event loop."""
 
     def __init__(
         self,
@@ -75,8 +81,8 @@ class NetworkClient:
         # Bootstrap servers have numbers below zero until the cluster tells its own.
         self._seeds = {-1 - at: Node(-1 - at, *address) for at, address in enumerate(settings.addresses)}
         self._coordinators: dict[int, Node] = {}
-        self._connections: dict[_Key, Connection] = {}
-        self._opening: dict[_Key, asyncio.Task[Connection]] = {}
+        self._connections: dict[_Key, BrokerConnection] = {}
+        self._opening: dict[_Key, asyncio.Task[BrokerConnection]] = {}
         self._refreshing: dict[object, asyncio.Task[Metadata]] = {}
         self._failures: dict[int, _Failures] = {}
         self._lost: set[int] = set()
@@ -99,7 +105,7 @@ class NetworkClient:
         at_least: int = 0,
         expects_answer: bool = True,
     ) -> Any:
-        """One request to one node, not repeated. None: any node that can be reached, the least busy first."""
+        """Send one request to one node, without a retry. None: to the least busy node that can be reached."""
         if node_id is None:
             connection = await self._any_connection(lane)
         else:
@@ -144,7 +150,7 @@ class NetworkClient:
             raise RequestTimedOutError(gave_up(what, last, within_ms)) from None
 
     async def pause(self, failures: int) -> None:
-        """As long as `retry.backoff.ms` says after so many failures."""
+        """Wait for `retry.backoff.ms`, as it is after this many failures."""
         settings = self.settings
         chance = self._chance()
         pause_ms = backoff_ms(failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, chance)
@@ -159,9 +165,9 @@ class NetworkClient:
         allow_auto_create: bool = False,
         timeout_ms: float | None = None,
     ) -> Metadata:
-        """Ask who leads these topics; None: all there are, and then those that are not named are forgotten.
+        """Fetch the metadata of these topics; None: of all topics, and then unknown ones are forgotten.
 
-        Those who ask the same at the same time share one question. What is wrong with a topic is in its `error`.
+        Equal calls at the same time share one request. The error of a topic is in its `error`.
         """
         key = (None if topics is None else frozenset(topics), allow_auto_create)
         asked = None if topics is None else [metadata.Topic(name=name) for name in sorted(topics)]
@@ -195,17 +201,17 @@ class NetworkClient:
         return await self.retry(attempt, what="", timeout_ms=timeout_ms)
 
     def expire(self) -> None:
-        """What is known is not believed any more; `leader` and `controller` will ask."""
+        """Let all metadata expire: `leader` and `controller` ask for it again."""
         self._learned_at = None
         self._topics_learned_at.clear()
 
     @property
     def is_metadata_old(self) -> bool:
-        """Older than `metadata.max.age.ms`, expired, or there is none yet."""
+        """True if the metadata is older than `metadata.max.age.ms`, expired, or missing."""
         return self._is_old(self._learned_at)
 
     def knows(self, topic: str) -> bool:
-        """It was heard of lately, so that `leader` need not ask."""
+        """Return whether the metadata of the topic is current, so that `leader` sends no request."""
         return not self._is_old(self._topics_learned_at.get(topic))
 
     def _is_old(self, learned_at: float | None) -> bool:
@@ -232,7 +238,7 @@ class NetworkClient:
         return self.metadata.controller
 
     async def find_coordinator(self, group_id: str) -> Node:
-        """By one question to any node; errors are for the caller to judge (rules M2, M11)."""
+        """Ask any node for the coordinator, once. The caller handles errors (rules M2, M11)."""
         response: find_coordinator.Response = await self.send(
             None, find_coordinator, find_coordinator.Request(keys=[group_id])
         )
@@ -248,8 +254,8 @@ class NetworkClient:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    async def connection(self, node_id: int, lane: str = "") -> Connection:
-        """An open one; those who want the same at the same time share it."""
+    async def connection(self, node_id: int, lane: str = "") -> BrokerConnection:
+        """Return an open connection; callers that want the same one at the same time share it."""
         if self._is_closed:
             raise ClientClosedError
         node = await self._node(node_id)
@@ -271,7 +277,7 @@ class NetworkClient:
     def _known_node(self, node_id: int) -> Node | None:
         return self.metadata.nodes.get(node_id) or self._coordinators.get(node_id) or self._seeds.get(node_id)
 
-    async def _open(self, node: Node, lane: str) -> Connection:
+    async def _open(self, node: Node, lane: str) -> BrokerConnection:
         loop = asyncio.get_running_loop()
         settings = self.settings
         key = (node.id, lane)
@@ -298,7 +304,7 @@ class NetworkClient:
             self._note_failure(failures)
             self.expire()
             if failures.count == 1:
-                event = AuthenticationFailed if isinstance(error, AuthenticationError) else NodeUnreachable
+                event = ClientAuthenticationFailed if isinstance(error, AuthenticationError) else NodeUnreachable
                 self._write(event(_named(node), _why(node, error)))
             raise
         if failures.count:
@@ -311,7 +317,7 @@ class NetworkClient:
         return connection
 
     def _disconnected(self, node: Node, error: KafkaError) -> None:
-        """One line a node, however many connections there were to it."""
+        """Log a lost node once, however many connections there were to it."""
         if node.id not in self._lost:
             self._lost.add(node.id)
             self._write(NodeDisconnected(_named(node), _why(node, error)))
@@ -327,8 +333,8 @@ class NetworkClient:
         pause_ms = backoff_ms(failures.count, settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, chance)
         failures.until = asyncio.get_running_loop().time() + pause_ms / 1000
 
-    async def _any_connection(self, lane: str) -> Connection:
-        """To the least busy node; if it cannot be reached to the next, and at last to those we began with."""
+    async def _any_connection(self, lane: str) -> BrokerConnection:
+        """Return a connection to the least busy node, to the next if that fails, and at last to a bootstrap server."""
         problems: dict[str, str] = {}
         for node in self._candidates(lane):
             if str(node) in problems:
@@ -357,14 +363,14 @@ class NetworkClient:
         return nodes
 
     def disconnect(self, node_id: int, lane: str) -> None:
-        """Who waits for an answer there gets an error; the next request opens a new connection."""
+        """Close the connection to a node. Requests without an answer get an error; the next request connects again."""
         connection = self._connections.pop((node_id, lane), None)
         if connection is not None:
             connection.abort()
 
     @property
     def addresses(self) -> list[Address]:
-        """Where there are connections now."""
+        """The addresses that there are connections to."""
         return [each.address for each in list(self._connections.values()) if not each.is_closed]
 
     @property
@@ -372,7 +378,7 @@ class NetworkClient:
         return self._is_closed
 
     async def close(self) -> None:
-        """All connections; who waits for an answer gets an error. A second close does nothing."""
+        """Close all connections; requests without an answer fail. A second close does nothing."""
         self._is_closed = True
         tasks = [*self._opening.values(), *self._refreshing.values()]
         for task in tasks:
@@ -399,7 +405,7 @@ def _why(node: Node, error: KafkaError) -> str:
 
 
 async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of the one task under that key. It goes on when one of those who wait is cancelled."""
+    """Return the result of the task with this key. It continues if one of several waiting callers is cancelled."""
     task = tasks.get(key)
     if task is None:
         task = tasks[key] = asyncio.get_running_loop().create_task(begin())
@@ -413,7 +419,7 @@ async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callabl
 
 
 def _forget(tasks: dict[Any, asyncio.Task[T]], key: object, done: asyncio.Task[T]) -> None:
-    """Its error is for those who wait; if nobody does any more, for nobody."""
+    """Remove a task that is done. Its error is for the callers that wait; without any it is dropped."""
     tasks.pop(key, None)
     if not done.cancelled():
         done.exception()

@@ -1,4 +1,4 @@
-"""Where the tokens of OAUTHBEARER come from: a callback of the user's, or a token endpoint (S20 to S23).
+"""The tokens of OAUTHBEARER, from a callback or from a token endpoint (S20 to S23).
 
 A token is kept for four fifths of its life. If no new one can be had then, the old one is used as long as it lives.
 Callbacks and HTTP run in a thread, so that the event loop goes on.
@@ -34,14 +34,14 @@ _LATEST_S = 100_000_000_000
 _KEPT = 0.8
 _LONGEST_ANSWER = 1_000_000
 _BACKDATED_S = 5
-"""How much earlier an unsecured token says it was made: Kafka allows no clock to be ahead of its own (S20)."""
+"""The seconds by which an unsecured token is backdated: Kafka accepts no token from the future (S20)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     value: str = field(repr=False)
     expires_ms: float | None = None
-    """By the wall clock; None if it is not known."""
+    """The end of its life by the wall clock; None if it is not known."""
     extensions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ class Tokens:
         self._fetch_again_ms = 0.0
 
     async def token(self) -> Token:
-        """Return a token that lives; those who ask at the same time share it."""
+        """Return a valid token; callers at the same time share it."""
         async with self._lock:
             if self._token is not None and self._wall_ms() < self._fetch_again_ms:
                 return self._token
@@ -140,7 +140,7 @@ def _named(name: str) -> object:
 
 
 def _takes_argument(function: Any) -> bool:
-    """Whether a callback takes the text of `sasl.oauthbearer.config`, as that of confluent-kafka does."""
+    """Return whether a callback takes the text of `sasl.oauthbearer.config`, as that of confluent-kafka does."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What a client takes from around it besides its event loop: the time, chance, and the class of its connections.
+"""The surroundings of a client besides its event loop: the time, the random source, and the class of connections.
 
 The simulator gives a client others, and an event loop with a virtual clock (`sim/event_loop.py`), and so runs the code
 that is shipped.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random  # noqa: TID251  jitter: so that clients that failed together do not return together
 
-from coterie.client.network.connection import Connection
+from coterie.client.network.connection import BrokerConnection
 
 __all__ = ["REAL", "Runtime", "clock_ms"]
 
@@ -31,11 +31,11 @@ class Runtime:
     wall_ms: Callable[[], int]
     """The time of day, as the system has it now: records carry it."""
     rng: Random
-    connection: type[Connection]
+    connection: type[BrokerConnection]
 
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-REAL = Runtime(clock_ms, _wall_ms, Random(), Connection)  # noqa: S311  not the module's own, which users may have seeded
+REAL = Runtime(clock_ms, _wall_ms, Random(), BrokerConnection)  # noqa: S311  not the module's own, which users may have seeded

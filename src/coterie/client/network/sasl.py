@@ -77,7 +77,7 @@ class Authenticator:
         return ScramClient(mine.mechanism, mine.username, mine.password.value, token_urlsafe(24))
 
     def _again_after_s(self, lifetime_ms: int) -> float | None:
-        """As in Java at 85 to 95 % of the session's life, so that clients do not all come at once (S34)."""
+        """Return when to authenticate again: at 85 to 95 % of the session, as in Java, so that clients spread (S34)."""
         if lifetime_ms <= 0:
             return None
         return max(lifetime_ms / 1000 * (_EARLIEST + (_LATEST - _EARLIEST) * self._chance()), _LEAST_PAUSE_S)

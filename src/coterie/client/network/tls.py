@@ -143,7 +143,7 @@ def _read(name: str, path: str) -> bytes:
 
 
 def _is_pkcs12(data: bytes, name: str) -> bool:
-    """Java reads a PKCS12 file also if its type is said to be JKS (S29), so the file tells what it is."""
+    """Return whether the data is PKCS12. Like Java, this reads the file and not its type, which may be JKS (S29)."""
     if data.startswith(_JKS):
         raise SettingsError(
             f"{name} is a JKS file, which cannot be read: convert it with `keytool -importkeystore -srckeystore FILE "

@@ -22,7 +22,7 @@ from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.errors import KafkaError
 from coterie.protocol.arrow import ArrowWriter
 from coterie.protocol.records import BatchBuilder, Header
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,10 +45,10 @@ class ColumnProducer(Producer):
         partitions: pa.Array | None = None,
         headers: Sequence[Sequence[Header]] | None = None,
     ) -> None:
-        """Hand over rows, as written now. Waits for room; batches that are not full wait for more, or for `deliver`.
+        """Append rows to batches. Waits for room; a batch that is not full waits for more rows, or for `deliver`.
 
-        Keys and values are text or binary. Where `partitions` is null, the key decides, and where that is too, the
-        partition whose turn it is. Raises what has befallen rows that were handed over before.
+        Keys and values are text or binary. If `partitions` is null in a row, the key decides; if the key is null too,
+        it is the partition that is filled at the moment. Raises the error of rows that were handed over before.
         """
         import pyarrow as pa
 
@@ -98,7 +98,7 @@ class ColumnProducer(Producer):
 
     @staticmethod
     def _strangest(partitions: pa.Array | None) -> int | None:
-        """The one that is least likely to exist."""
+        """Return the partition number that is least likely to exist."""
         if partitions is None or partitions.null_count == len(partitions):
             return None
         from pyarrow import compute
@@ -122,7 +122,7 @@ class ColumnProducer(Producer):
             return batch
 
     def _raise_what_failed(self) -> None:
-        """The first of those that are settled; they are forgotten."""
+        """Raise the first error of the batches that are settled, and forget them."""
         while self._handed_over and _is_settled(self._handed_over[0]):
             for part in _parts(self._handed_over.popleft()):
                 if part.error is not None:

@@ -16,7 +16,7 @@ from coterie.errors import ErrorCode, IllegalStateError, KafkaError
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is in the log.
+    """The position of a record in the log.
 
     Args:
         topic: The name of the topic.
@@ -62,7 +62,7 @@ def delivery_callback(on_delivery: OnDelivery, timestamp: int) -> Callable[[Batc
 
 
 class Delivery(Future[RecordMetadata]):
-    """What `Producer.send` returns: a `concurrent.futures.Future` that cannot be cancelled."""
+    """The result of `Producer.send`: a `concurrent.futures.Future` that cannot be cancelled."""
 
     def __init__(self, batch: Batch, index: int, timestamp: int, lock: Lock) -> None:
         # The state of a Future is made by its own __init__, which is called when the first of its attributes is missed.
@@ -134,7 +134,7 @@ class Delivery(Future[RecordMetadata]):
 
 
 class AsyncDelivery:
-    """What `AsyncProducer.send` returns: await it for the `RecordMetadata`, as often as you like, or not at all."""
+    """The result of `AsyncProducer.send`: await it for the `RecordMetadata`, as often as you like, or not at all."""
 
     __slots__ = ("_batch", "_index", "_timestamp")
 

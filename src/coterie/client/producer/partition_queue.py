@@ -1,17 +1,16 @@
-"""What a producer holds for one partition: batches that fill, batches on their way, and their sequence numbers.
+"""The producer's queue of one partition: batches that fill, batches in flight, and their sequence numbers.
 
-Nothing is lost, doubled or reordered because of four rules:
+Four rules make sure that no record is lost, duplicated or reordered:
 
-1. A batch gets its place (producer id, epoch, sequence) when it is first sent and is in `unsettled`, in that order,
-   until its fate is known. While one of them has to be sent again, only the first of them is sent, and nothing new.
-2. A batch whose place the broker `refused` as out of order is certainly not in the log; about one that got no answer
-   nothing is certain, and it is sent again under the place it had. The broker recognises its last five (KIP-98), so
-   that four at most are sent after one that is unsettled. (Java counts the requests under way instead.)
-3. A broker that has not heard of a producer yet takes whatever comes first. So nothing follows the first batch of an
-   epoch before that is acknowledged. (Java does not wait.)
-4. After a gap (a batch that was given up, or the broker's memory of us is gone) the partition needs a new epoch. It
-   moves there when all that is unsettled is known not to be in the log, and starts at sequence 0 (KIP-360). (Java
-   does not wait.)
+1. A batch gets its producer id, epoch and sequence when it is first sent. It stays in `unsettled`, in that order, until
+   its outcome is known. While one of them must be sent again, only the first is sent, and no new batch.
+2. A batch that the broker refused as out of order (`is_refused`) is certainly not in the log. A batch without an answer
+   may be; it is sent again with the same sequence. The broker recognises the last five batches (KIP-98), so at most
+   four are sent after one that is unsettled. (Java counts the requests in flight instead.)
+3. A broker that does not know a producer yet accepts any first sequence. So no batch follows the first one of an epoch
+   before that is acknowledged. (Java does not wait.)
+4. After a gap (a batch was given up, or the broker forgot the producer) the partition needs a bump of the epoch. It is
+   bumped when no unsettled batch can be in the log, and the sequence starts at 0 (KIP-360). (Java does not wait.)
 
 `record_accumulator.py` decides when this happens.
 """
@@ -42,7 +41,7 @@ REMEMBERED = 5
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What InitProducerId returns, and each batch carries."""
+    """A producer id and its epoch: InitProducerId returns them, and each batch contains them."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -51,8 +50,8 @@ class ProducerIdAndEpoch(NamedTuple):
     def is_valid(self) -> bool:
         return self.producer_id != NO_PRODUCER_ID
 
-    def next_epoch(self) -> ProducerIdAndEpoch:
-        """Return the next epoch, which needs no request (KIP-360), until there is none."""
+    def bump_epoch(self) -> ProducerIdAndEpoch:
+        """Return the id with the next epoch (KIP-360: without a request); `NO_PRODUCER` if this is the last epoch."""
         return ProducerIdAndEpoch(self.producer_id, self.epoch + 1) if self.epoch < MAX_EPOCH else NO_PRODUCER
 
 
@@ -64,7 +63,7 @@ OnSettled = Callable[["Batch", int], None]
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition that share a fate. As long as it waits, its builder takes more of them."""
+    """A batch of records of one partition. While it waits, its builder takes more records."""
 
     where: TopicPartition
     created_ms: int
@@ -75,7 +74,7 @@ class Batch:
     identity: ProducerIdAndEpoch = NO_PRODUCER
     sequence: int = NO_SEQUENCE
     ordinal: int = 0
-    """Which batch of its epoch it is."""
+    """The number of the batch in its epoch."""
     encoded: bytearray | None = None
     stamped: tuple[ProducerIdAndEpoch, int] = (NO_PRODUCER, NO_SEQUENCE)
     """The producer and sequence in the encoded bytes."""
@@ -90,7 +89,7 @@ class Batch:
     base_offset: int = -1
     append_time_ms: int = -1
     error: KafkaError | None = None
-    """Why it failed; while it is not settled, why it must be sent again."""
+    """The error that the batch failed with or, while it is not settled, the one that it is retried for."""
     record_errors: dict[int, KafkaError] = field(default_factory=dict)
     callbacks: list[tuple[int, OnSettled]] = field(default_factory=list)
     parts: tuple[Batch, Batch] | None = None
@@ -100,7 +99,7 @@ class Batch:
         return self.builder.count
 
     def encode(self) -> bytearray:
-        """The bytes, under the place it has now. What was compressed once is not compressed again."""
+        """Return the bytes, with the current epoch and sequence. A batch is compressed only once."""
         place = (self.identity, self.sequence)
         if self.encoded is None:
             self.encoded = self.builder.finish(
@@ -120,7 +119,7 @@ class Batch:
         return batch, index
 
     def split(self) -> tuple[Batch, Batch]:
-        """Two halves by bytes, one record at least in each, under the place this one had."""
+        """Split the batch into two halves by bytes, with at least one record each and the same sequences."""
         compression, level = self.builder.compression, self.builder.level
         halves = (
             BatchBuilder(self.builder.plain_size // 2 + HEADER_SIZE, compression, level=level),
@@ -155,7 +154,7 @@ class PartitionQueue:
         "identity",
         "is_known",
         "leader",
-        "needs_new_epoch",
+        "needs_epoch_bump",
         "next_sequence",
         "unsettled",
         "waiting",
@@ -168,7 +167,7 @@ class PartitionQueue:
         self.waiting: deque[Batch] = deque()
         self.unsettled: list[Batch] = []
         self._begin(NO_PRODUCER)
-        self.needs_new_epoch = False
+        self.needs_epoch_bump = False
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.unsettled)
@@ -191,10 +190,10 @@ class PartitionQueue:
         """Return the batch to send next, by the rules above; `current` is None if the producer is not idempotent."""
         first_again = next((batch for batch in self.unsettled if not batch.is_on_the_way), None)
         if first_again is not None:
-            if self.needs_new_epoch:  # each must be heard of; a refused one would only be refused again
+            if self.needs_epoch_bump:  # each must be heard of; a refused one would only be refused again
                 return next((b for b in self.unsettled if not b.is_on_the_way and not b.is_refused), None)
             return first_again if first_again is self.unsettled[0] else None
-        if not self.waiting or self.needs_new_epoch:
+        if not self.waiting or self.needs_epoch_bump:
             return None
         if current is not None:
             if not current.is_valid:
@@ -222,7 +221,7 @@ class PartitionQueue:
         batch.is_on_the_way = False
         batch.is_refused = refused
         if refused and batch is self.unsettled[0]:
-            self.needs_new_epoch = True
+            self.needs_epoch_bump = True
 
     def remove(self, batch: Batch) -> None:
         """Remove a batch that is settled."""
@@ -238,11 +237,11 @@ class PartitionQueue:
         self.unsettled[at : at + 1] = parts
 
     def may_move(self) -> bool:
-        return self.needs_new_epoch and all(batch.is_refused and not batch.is_on_the_way for batch in self.unsettled)
+        return self.needs_epoch_bump and all(batch.is_refused and not batch.is_on_the_way for batch in self.unsettled)
 
     def move_to(self, identity: ProducerIdAndEpoch) -> None:
         """Give all unsettled batches new sequences, from 0."""
         self._begin(identity)
-        self.needs_new_epoch = False
+        self.needs_epoch_bump = False
         for batch in self.unsettled:
             self._place(batch)

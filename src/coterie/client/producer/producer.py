@@ -38,7 +38,7 @@ from coterie.errors import (
     KafkaError,
 )
 from coterie.protocol.records import Header
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 Content = str | bytes | bytearray | memoryview | None
 """Text goes as UTF-8; None is a tombstone as a value, and no key as a key."""
@@ -122,7 +122,7 @@ class _Face:
     def _append(
         self, topic: str, partition: int | None, record: tuple[bytes | None, bytes | None, int, Sequence[Header]]
     ) -> _Placed | None:
-        """Under the lock. None: no room."""
+        """Append a record; None if there is no room. The caller has the lock."""
         return self._usable().append(topic, partition, *record, self._clock_ms())
 
     def _usable(self) -> RecordAccumulator:
@@ -458,7 +458,7 @@ class Producer(_Face):
         self.close()
 
     def _wake(self) -> None:
-        """Under the lock; once until the loop has looked."""
+        """Wake the loop, unless it is woken already. The caller has the lock."""
         if not self._is_woken:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._look)
@@ -472,7 +472,7 @@ class Producer(_Face):
             self._room.notify_all()
 
     def _when_there_is_room(self, append: Callable[[], _Appended | None]) -> _Appended:
-        """Under the lock, which it gives away while it waits."""
+        """Append when there is room. The caller has the lock, which is released while this waits."""
         deadline_ms = self._clock_ms() + self.settings.max_block_ms
         placed = None
         while placed is None:

@@ -67,7 +67,7 @@ class Settled:
 
 @dataclass(slots=True)
 class RoomMade:
-    """There is room for callers that wait for it."""
+    """Callers that wait for room can go on."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class PartitionAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class Woke:
-    """A batch became full, its time to linger is over, or the alarm rang."""
+    """A batch is full, its linger.ms is over, or the timer fired."""
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ _RNG_MAX = 2**31 - 1
 
 
 class Consequence(Enum):
-    """What follows for a batch from the answer to its Produce."""
+    """The consequence of a Produce response for a batch."""
 
     TAKEN = auto()
     RETRY = auto()
@@ -197,7 +197,8 @@ CONSEQUENCES: Mapping[ErrorCode, Consequence] = MappingProxyType(
         ErrorCode.UNSUPPORTED_VERSION: Consequence.FAIL_FOR_GOOD,
     }
 )
-"""As in Java 4.3. Any other error fails the batch. After errors in STALE_METADATA the leaders are looked up again."""
+"""The errors that are retried, as in Java 4.3. Any other error fails the batch. After errors in STALE_METADATA the
+leaders are looked up again."""
 
 
 class RecordAccumulator(RecordAppender):
@@ -205,7 +206,7 @@ class RecordAccumulator(RecordAppender):
         super().__init__(rules, rng)
         self.identity: ProducerIdAndEpoch | None = NO_PRODUCER if rules.is_idempotent else None
         self.failure: KafkaError | None = None
-        """Why nothing can be sent any more."""
+        """The error because of which nothing can be sent any more."""
         self.is_closing = False
         self._flushes: dict[int, set[Batch]] = {}
         self._asks_leaders = self._asks_identity = False
@@ -246,7 +247,7 @@ class RecordAccumulator(RecordAppender):
             case Woke():  # if it was the alarm, it is spent, though it may have rung a little early
                 self._alarm_ms = None
         self._expire(now_ms, effects)
-        self._take_new_epochs()
+        self._bump_epochs()
         while self._send_ready(now_ms, effects):
             pass
         self._ask(now_ms, effects)
@@ -264,7 +265,7 @@ class RecordAccumulator(RecordAppender):
 
     @property
     def unsettled(self) -> int:
-        """Records that were appended and whose fate is open."""
+        """The number of records that are neither acknowledged nor failed."""
         return sum(len(batch) for queue in self._busy.values() for batch in (*queue.unsettled, *queue.waiting))
 
     @property
@@ -339,7 +340,7 @@ class RecordAccumulator(RecordAppender):
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaError, effects: list[Effect]) -> None:
         batch.error = error
         if batch.sequence != NO_SEQUENCE:  # whatever follows it would be out of order
-            queue.needs_new_epoch = True
+            queue.needs_epoch_bump = True
         self._settle(queue, batch, effects)
 
     def _settle(self, queue: PartitionQueue, batch: Batch, effects: list[Effect]) -> None:
@@ -348,7 +349,7 @@ class RecordAccumulator(RecordAppender):
         batch.encoded = None
         queue.remove(batch)
         if queue.is_idle():
-            if queue.needs_new_epoch:
+            if queue.needs_epoch_bump:
                 self._move(queue)
             self._busy.pop(queue.where, None)
         self.used -= batch.weight
@@ -379,16 +380,17 @@ class RecordAccumulator(RecordAppender):
 
     # --- epochs -------------------------------------------------------------------------------------------------------
 
-    def _take_new_epochs(self) -> None:
+    def _bump_epochs(self) -> None:
+        """Bump the epoch of every partition that needs it (KIP-360); its sequence starts at 0 again."""
         for queue in self._busy.values():
             if queue.may_move():
                 self._move(queue)
 
     def _move(self, queue: PartitionQueue) -> None:
-        """Move a queue to the producer's epoch, or to a new one if the queue has used that."""
-        assert self.identity is not None, "only an idempotent producer has places to lose"
+        """Move a queue to the producer's epoch. If the queue has used it already, bump the producer's epoch first."""
+        assert self.identity is not None, "only an idempotent producer has sequences"
         if self.identity == queue.identity:
-            self.identity = self.identity.next_epoch()
+            self.identity = self.identity.bump_epoch()
         if self.identity.is_valid:
             queue.move_to(self.identity)
 

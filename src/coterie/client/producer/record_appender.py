@@ -16,7 +16,7 @@ from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, Compression
 from coterie.protocol.records import BatchBuilder, Header, murmur2
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 # Which partition a record goes to, as Java's producer decides it.
 #
@@ -57,9 +57,7 @@ class StickyPartitioner:
         self.partition = draw()
 
     def note(self, size: int, *, batch_is_full: bool) -> None:
-        """So many bytes went there. It moves on between batches, so that it leaves none half full; twice the size is
-        too much to wait for that.
-        """
+        """Count bytes of the current partition. Change it when a batch is full, or after twice batch.size."""
         self.produced += size
         if self.produced >= self._batch_size and (batch_is_full or self.produced >= 2 * self._batch_size):
             self.produced = 0
@@ -97,7 +95,7 @@ class AccumulatorSettings:
 
 
 def next_ratio(before: float, seen: float) -> float:
-    """Java's guess for the next batch: up at once, since a batch too large has to be split; down in small steps."""
+    """Return the estimated ratio of the next batch, as in Java: it rises at once, and falls in small steps."""
     return max(before + 0.05, seen) if seen > before else max(before - 0.005, seen)
 
 
@@ -115,7 +113,7 @@ class ProducerTopic:
         self.ratio = 1.0
         """The estimated compression ratio of its batches."""
         self.used_ms = 0
-        """When a batch was last begun."""
+        """The time at which the last batch was begun."""
 
 
 class RecordAppender:
@@ -151,7 +149,7 @@ class RecordAppender:
         headers: Sequence[Header],
         now_ms: int,
     ) -> tuple[Batch, int] | None:
-        """Its batch and its index there; None if `buffer.memory` is used up. The topic must be known."""
+        """Append a record; return its batch and its index there. None if `buffer.memory` is used up."""
         topic = self.topics[topic_name]
         size = RECORD_OVERHEAD
         if key is not None:
@@ -211,7 +209,7 @@ class RecordAppender:
         return draw_partition(self._rng(), topic.available or range(topic.partitions), queued)
 
     def fits(self, size: int) -> bool:
-        """A record of so many bytes can be sent at all."""
+        """Return whether a record of this size can be sent."""
         return size + HEADER_SIZE <= min(self.rules.max_request_size, self.rules.buffer_memory)
 
     def _check_size(self, size: int) -> None:

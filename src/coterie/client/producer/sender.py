@@ -53,7 +53,7 @@ from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.protocol.apis import init_producer_id, produce
 from coterie.protocol.batch import Compression
-from coterie.settings.client_settings import ProducerSettings
+from coterie.settings.producer_settings import ProducerSettings
 
 _GZIP_DEFAULT = -1
 
@@ -109,7 +109,7 @@ class Sender:
     # --- what the clients ask for -------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Something was appended that wants attention."""
+        """Handle appended records: a batch may be full, or a topic unknown."""
         self._handle(Woke())
 
     async def know(self, topic: str, partition: int | None = None) -> None:
@@ -141,7 +141,7 @@ class Sender:
         await ended
 
     async def close(self, timeout_s: float | None) -> int:
-        """Deliver what is there within the time, then give up the rest: how many records that were."""
+        """Deliver the records within the time, then fail the rest; return how many that were."""
         self._handle(Closing())
         left = 0
         try:
@@ -321,7 +321,7 @@ class Sender:
             self._handle(ProducerIdGiven(ProducerIdAndEpoch(given.producer_id, given.producer_epoch)))
 
     def _refresh_sometimes(self) -> None:
-        """News of topics that are in use, though nothing is wrong with them: they may have new partitions."""
+        """Refresh the metadata of topics in use after metadata.max.age.ms: they may have new partitions."""
         assert self.loop is not None, "start() comes first"
         since_ms = self._clock_ms() - self.settings.metadata_max_idle_ms
         used = [name for name, topic in self.accumulator.topics.items() if topic.used_ms >= since_ms]

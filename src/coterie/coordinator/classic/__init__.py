@@ -1,4 +1,4 @@
-"""The rules of one consumer group, pure: `handle(group, event, now_ms)` returns effects.
+"""The rules of one classic group, pure: `handle(group, event, now_ms)` returns effects.
 
 Knows no clock, no disk, no network and no other group. Read `states.py` first (the tables), then `group.py` (what a
 group is), then the file named after the request you are interested in. RULES says which function handles what.
@@ -44,7 +44,7 @@ from coterie.protocol.messages import (
     SyncGroup,
     TopicsDeleted,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 __all__ = [
     "RULES",

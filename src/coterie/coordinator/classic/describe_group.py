@@ -13,7 +13,7 @@ from coterie.protocol.messages import DescribedGroup, DescribedMember, DescribeG
 
 
 def describe_group(group: Group, request: DescribeGroup, _now_ms: int) -> Effects:
-    """Protocol and metadata only while Stable; assignments always, also those of the rebalance that is ending."""
+    """Describe a group. Protocol and metadata are shown only while it is Stable, assignments always."""
     stable = group.state is STABLE
     described = DescribedGroup(
         group.group_id,
@@ -38,7 +38,7 @@ def describe_group(group: Group, request: DescribeGroup, _now_ms: int) -> Effect
 
 
 def listed(group: OffsetsGroup, states: Sequence[str], types: Sequence[str]) -> ListedGroup | None:
-    """The group's line in a list; None if a filter leaves it out. Filters ignore case, unknown words match nothing."""
+    """Return the group's line in a list; None if a filter leaves it out. Filters ignore case."""
     row = group.listed()
     if states and row.state.lower() not in {state.lower() for state in states}:
         return None

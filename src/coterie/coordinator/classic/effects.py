@@ -1,4 +1,4 @@
-"""What a group wants done. Effects that take time carry the event they come back as.
+"""The effects that a group returns. An effect that takes time carries the event that it comes back as.
 
 `Reply`, `Emit` and `ComputeTarget` go up; `Persist`, `Arm` and `Disarm` are for the shard. The events at the end of
 this file are the ones that come back: a write that ended, a timer that rang. They carry what is needed to see that they
@@ -40,7 +40,7 @@ class Arm:
     key: TimerKey
     at_ms: int
     then: Any
-    """The event that comes back when the timer rings."""
+    """The event that comes back when the timer fires."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class ComputeTarget:
     then: Any
     """The question, and, when it comes back, the answer (`coordinator/consumer/target.py`)."""
     offsets: Mapping[str, Mapping[int, CommittedOffset]]
-    """What the group has committed, for assignors that look at lag."""
+    """The committed offsets of the group, for assignors that use the lag."""
 
 
 Effect = Reply | Emit | Arm | Disarm | Persist | ComputeTarget
@@ -77,7 +77,7 @@ Effects = list[Effect]
 
 @dataclass(slots=True)
 class SessionDue:
-    """A member's alarm. Heartbeats only move its deadline; the rule looks at that when this rings."""
+    """The timer of a member's session. Heartbeats only move the deadline, which is checked when the timer fires."""
 
     group_id: str
     member_id: str
@@ -89,7 +89,7 @@ class JoinPhaseDue:
     generation_id: int
     waited_ms: int = 0
     rest_ms: int | None = None
-    """How much longer the initial delay may be (rule 5). None outside of it."""
+    """The time by which the initial delay may still be extended (rule 5); None if it is not the initial delay."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class SyncPhaseDue:
 
 @dataclass(slots=True)
 class ExpiryDue:
-    """Time to look for offsets nobody needs any more (rule 23)."""
+    """The check for expired offsets is due (rule 23)."""
 
     group_id: str
 
@@ -130,12 +130,12 @@ class Written:
 
 @dataclass(slots=True, kw_only=True)
 class CreationWritten(Written):
-    """The record of a group's birth."""
+    """The first record of a new group is written."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EmptyWritten(Written):
-    """The record of a group without members. The member that left last, if one did, is answered when it is there."""
+    """The record of a group without members is written. If a member left last, it is answered now."""
 
     answer: LeftGroup | None = None
 
@@ -148,7 +148,7 @@ class AssignmentWritten(Written):
 
 @dataclass(slots=True, kw_only=True)
 class StaticMemberWritten(Written):
-    """A static member's new id (rule 19), with what has to be put back if the write failed."""
+    """The new id of a static member is written (rule 19). The old values are restored if the write failed."""
 
     request: JoinGroup
     generation_id: int
@@ -171,7 +171,7 @@ class OffsetsWritten(Written):
 
 @dataclass(slots=True, kw_only=True)
 class TombstonesWritten(Written):
-    """Offsets are gone: deleted by an admin, expired, or with their topic."""
+    """The tombstones of offsets are written: they were deleted by an admin or with their topic, or expired."""
 
     partitions: Sequence[tuple[str, int]]
     expired: bool = False
@@ -180,7 +180,7 @@ class TombstonesWritten(Written):
 
 @dataclass(slots=True, kw_only=True)
 class DeletionWritten(Written):
-    """The group is gone, and all its offsets."""
+    """The tombstones of the group and of all its offsets are written."""
 
     expired: Sequence[tuple[str, int]] | None = None
 
@@ -199,5 +199,5 @@ _FOR_CLIENT: Mapping[ErrorCode, ErrorCode] = {
 
 
 def error_for_client(error: ErrorCode) -> ErrorCode:
-    """Return what a client hears when a record could not be written (rule 11)."""
+    """Return the error code for a client whose record could not be written (rule 11)."""
     return _FOR_CLIENT.get(error, error)

@@ -1,4 +1,4 @@
-"""What a group is: its members, who leads, what they vote for, what they have committed.
+"""A classic group: its members, the leader, the protocols they support, and the committed offsets.
 
 Bookkeeping only; the rules that use it are in the files named after the requests. A handler decides first and changes
 second: everything here that changes the group is called after the decision.
@@ -57,7 +57,7 @@ from coterie.protocol.messages import (
     Token,
 )
 from coterie.protocol.subscription import subscribed_topics
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 NEVER = 1 << 62
 _SESSION, _JOIN, _SYNC = "session", "join", "sync"
@@ -177,7 +177,7 @@ class Group(OffsetsGroup):
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Instance, then member: the two checks every request of a member begins with (section 2)."""
+        """Check instance id and member id, as every request of a member does first (section 2)."""
         if instance_id is not None:
             holder = self.static.get(instance_id)
             if holder is None:
@@ -189,7 +189,7 @@ class Group(OffsetsGroup):
         return ErrorCode.NONE
 
     def in_map_order(self) -> list[ClassicGroupMember]:
-        """Members as Kafka's HashMap hands them out (rule 7)."""
+        """Return the members in the order of Kafka's HashMap (rule 7)."""
         mask = self.buckets - 1
         return sorted(self.members.values(), key=lambda member: member.spread & mask)
 
@@ -204,7 +204,7 @@ class Group(OffsetsGroup):
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Rule 2: the type matches and every current member, the sender's previous self included, knows one name."""
+        """Rule 2: return whether the type matches, and all current members support one of the protocol names."""
         names = {protocol.name for protocol in protocols}
         if len(names) != len(protocols):
             return False  # Kafka would take a name given twice, and never complete the rebalance
@@ -215,7 +215,7 @@ class Group(OffsetsGroup):
         )
 
     def vote(self) -> str:
-        """Rule 8: each member votes for the first of its own names that all know; ties go by map order of the names."""
+        """Rule 8: each member votes for its first protocol that all support; map order of the names breaks ties."""
         members = len(self.members)
         candidates = [name for name, count in self.support.items() if count == members]
         if len(candidates) == 1:
@@ -251,7 +251,7 @@ class Group(OffsetsGroup):
         return topic in topics
 
     def record(self, assignments: Mapping[str, bytes]) -> GroupRecord:
-        """The group as it is written down (section 10); of each member only the selected protocol."""
+        """Return the record of the group (section 10), with only the selected protocol of each member."""
         return GroupRecord(
             self.group_id,
             StoredGroup(
@@ -277,7 +277,7 @@ class Group(OffsetsGroup):
         )
 
     def write(self, assignments: Mapping[str, bytes], then: Written) -> Persist:
-        """Have the group as it is now written down; `written` has to be called when `then` comes back."""
+        """Return the write of the group's record; `written` has to be called when `then` comes back."""
         self.records_under_way += 1
         return Persist([self.record(assignments)], then)
 
@@ -336,7 +336,7 @@ class Group(OffsetsGroup):
         self._count(member.protocols, +1)
 
     def remove(self, members: Sequence[ClassicGroupMember]) -> Effects:
-        """Forget members: their parked joins are answered, their timers go, a lost leader is replaced (rules 7, 9).
+        """Remove members: answer their parked joins, stop their timers, and replace a lost leader (rules 7, 9).
 
         A parked sync is not answered (rule 13).
         """
@@ -355,7 +355,7 @@ class Group(OffsetsGroup):
         return effects
 
     def give_id(self, member_id: str, lapses_ms: int) -> None:
-        """Give out an id, with which a client has to join until then."""
+        """Give out a member id; the client has to join with it before `lapses_ms`."""
         self.pending[member_id] = lapses_ms
         self._hold(bytes_of_id(member_id))
 
@@ -365,7 +365,7 @@ class Group(OffsetsGroup):
         return [Disarm(self.session_key(member_id))]
 
     def rename(self, old: ClassicGroupMember, member_id: str) -> ClassicGroupMember:
-        """A static member's place, under a new id: assignment, leadership, timeouts (rule 18)."""
+        """Give a static member a new id; assignment, leadership and timeouts stay (rule 18)."""
         del self.members[old.member_id]
         self._hold(len(member_id) - len(old.member_id))
         new = ClassicGroupMember(
@@ -386,7 +386,7 @@ class Group(OffsetsGroup):
         return new
 
     def update(self, member: ClassicGroupMember, request: JoinGroup) -> None:
-        """Take what a member says of itself in a new join."""
+        """Take protocols and timeouts from a member's new join."""
         self.change(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
 
     def change(
@@ -418,7 +418,7 @@ class Group(OffsetsGroup):
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def park_join(self, member: ClassicGroupMember, token: Token, now_ms: int) -> None:
-        """An earlier join of the same member loses its place and is never answered (rule 10)."""
+        """Park a join. An earlier join of the same member is dropped and never answered (rule 10)."""
         if member.parked_join is None:
             self.parked_joins += 1
         member.parked_join = token
@@ -442,7 +442,7 @@ class Group(OffsetsGroup):
         return (self.group_id, _SYNC, "")
 
     def expect_by(self, member: ClassicGroupMember, deadline_ms: int) -> Effects:
-        """The member must be heard of by then. The alarm is only moved if it would ring too late."""
+        """Set the deadline of the member's session. The timer is only moved if it would fire too late."""
         member.deadline_ms = deadline_ms
         if deadline_ms >= member.alarm_ms:
             return []
@@ -493,7 +493,7 @@ class Group(OffsetsGroup):
         return ErrorCode.NONE if isinstance(what, Do) else what
 
     def commit_accepted(self, request: OffsetCommit, now_ms: int) -> Effects:
-        """A commit is a sign of life, even if every partition fails (rule 14)."""
+        """Restart the session: a commit does that, even if every partition fails (rule 14)."""
         member = self.members.get(request.member_id)
         if member is None or request.producer_id is not None:
             return []

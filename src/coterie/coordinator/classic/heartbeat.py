@@ -62,7 +62,7 @@ def session_due(group: Group, event: SessionDue, now_ms: int) -> Effects:
 
 
 def _waits_for_commit(group: Group, member: ClassicGroupMember) -> bool:
-    """The disk is slow: its heartbeats wait behind its commit, on the same connection, for us to answer it."""
+    """Return whether a commit of the member waits for the disk: its heartbeats may wait behind that, unread."""
     return any(
         commit.member_id == member.member_id and commit.token is not None for commit in group.unwritten_commits.values()
     )
@@ -87,7 +87,7 @@ def _expire(group: Group, member: ClassicGroupMember, now_ms: int) -> Effects:
 
 
 def _complete_if_all_joined(group: Group, now_ms: int) -> Effects:
-    """Unlike a leave, an expiry ends even the initial delay if nobody else is waited for (rule 10)."""
+    """Unlike a leave, an expiry ends even the initial delay if no other member has to join (rule 10)."""
     if group.state is PREPARING_REBALANCE and group.all_members_joined():
         return complete_join_phase(group, now_ms)
     return []

@@ -1,4 +1,4 @@
-"""JoinGroup: a member enters, comes back, or says that something changed (rules 1-3, 18, 19).
+"""JoinGroup: a member joins, rejoins, or reports a change (rules 1-3, 18, 19).
 
 Checks first, in the order of section 2: session bounds, bytes, absent group, size, protocols, pending id, instance,
 member, state. Then one of three ways: a newcomer, a returning static member, a member that is already here.
@@ -47,12 +47,12 @@ from coterie.facts import (
     WriteFailed,
 )
 from coterie.protocol.messages import JoinedGroup, JoinGroup, SyncedGroup
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 LONGEST_STRING = 32_767
 """The longest string of the protocol, in bytes."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long the join of a new member may stay parked (KAFKA-7610). It is not a setting in Kafka either."""
+"""The time that the join of a new member may stay parked (KAFKA-7610). It is not a setting in Kafka either."""
 
 
 def join_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
@@ -80,7 +80,7 @@ def join_precheck(request: JoinGroup, settings: GroupCoordinatorSettings) -> Err
 
 
 def _create(group: Group, now_ms: int) -> Effects:
-    """The group is there, and written down, whatever becomes of the join (section 10)."""
+    """Create the group and write its record, also if the join fails later (section 10)."""
     enter(group, EMPTY, now_ms)
     birth = group.write({}, CreationWritten(group_id=group.group_id))
     return [Emit(GroupCreated(now_ms, group.group_id, simple=False)), birth]
@@ -323,7 +323,7 @@ def _put_old_member_back(group: Group, member: ClassicGroupMember, event: Static
 
 
 def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effects:
-    """If the write failed, there is no group, unless a generation was written meanwhile."""
+    """Remove a group whose creation could not be written, unless a generation was written meanwhile."""
     group.written()
     if not event.error or group.state is DEAD:
         return []

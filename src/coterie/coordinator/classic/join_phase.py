@@ -54,7 +54,7 @@ def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = ""
 
 
 def maybe_complete_join_phase(group: Group, now_ms: int) -> Effects:
-    """Complete the phase if nobody else has to join; the initial delay is not cut short (rule 5)."""
+    """Complete the phase if no other member has to join; the initial delay is not cut short (rule 5)."""
     if group.state is PREPARING_REBALANCE and not group.in_initial_delay and group.all_members_joined():
         return complete_join_phase(group, now_ms)
     return []

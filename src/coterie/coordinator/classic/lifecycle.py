@@ -24,11 +24,11 @@ from coterie.protocol.messages import (
     SyncedGroup,
     Token,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
-    """If the write failed, a crash restores the previous generation, and its members expire: harmless."""
+    """Report a failed write of an Empty generation. After a crash the old one is restored, and its members expire."""
     group.written()
     answer = LeftGroup(error_for_client(event.error)) if event.error else event.answer
     effects: Effects = [] if event.token is None else [Reply(event.token, answer)]
@@ -111,7 +111,7 @@ def loaded(group: Group, now_ms: int) -> Effects:
 
 
 def delete_group(group: OffsetsGroup, request: DeleteGroup, _now_ms: int) -> Effects:
-    """Only an Empty group can be deleted; its offsets are deleted with it (rule 24)."""
+    """Delete an Empty group and its offsets; a group in any other state is refused (rule 24)."""
     error = group.validate_delete()
     return [Reply(request.token, error)] if error else end_group(group, token=request.token)
 

@@ -1,4 +1,4 @@
-"""What members make a coordinator hold: ids, the metadata of their protocols, assignments. It is counted and bounded.
+"""The bytes that members make a coordinator hold: ids, protocol metadata and assignments. They are bounded.
 
 A join that would exceed a bound is refused before anything is kept. The bounds are for one member, for a group, and for
 all groups together. Groups that are read from the log are taken as they are, since they were within bounds once.
@@ -38,7 +38,7 @@ def count_held(group: Group) -> int:
 
 
 def why_too_large(group: Group, request: JoinGroup) -> str | None:
-    """Which bound a join would exceed, by how much, and the name of the setting; None if it fits."""
+    """Return which bound a join would exceed, by how much, and the name of the setting; None if it fits."""
     settings = group.settings
     size = bytes_of_protocols(request.protocols)
     if size > settings.coterie_group_member_max_bytes:

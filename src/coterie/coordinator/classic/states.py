@@ -167,7 +167,7 @@ TABLES: Mapping[str, Mapping[State, Answer]] = {
 
 
 def enter(group: Group, state: State, now_ms: int) -> None:
-    """Move `group` along an arrow of NEXT."""
+    """Change the state of `group`, as NEXT allows."""
     if state not in NEXT[group.state]:
         raise IllegalTransitionError(
             f"group {group.group_id!r} cannot go from {group.state} to {state}: "
@@ -179,6 +179,6 @@ def enter(group: Group, state: State, now_ms: int) -> None:
 
 
 def resume(group: Group, state: State, since_ms: int) -> None:
-    """Put a group that was read from the log where it stood when it was written: no step of its life."""
+    """Set the state of a group that was read from the log. This is not a transition."""
     group.state = state
     group.state_timestamp_ms = since_ms

@@ -1,4 +1,4 @@
-"""SyncGroup: members fetch their assignment, the leader brings it (rules 11-13).
+"""SyncGroup: the leader sends the assignment, and every member gets its part (rules 11-13).
 
 The leader's sync is written before any member is answered.
 """
@@ -14,7 +14,7 @@ from coterie.coordinator.classic.states import COMPLETING_REBALANCE, ON_SYNC, ST
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, Emit, MemberMissedSync
 from coterie.protocol.messages import SyncedGroup, SyncGroup
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 
 def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
@@ -98,7 +98,7 @@ def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> E
 
 
 def sync_phase_due(group: Group, event: SyncPhaseDue, now_ms: int) -> Effects:
-    """Rule 12: who has not asked for its assignment by now is removed, heartbeating or not, static or not."""
+    """Rule 12: remove the members that have not synced, also static ones and those that send heartbeats."""
     if group.state not in (COMPLETING_REBALANCE, STABLE) or group.generation_id != event.generation_id:
         return []
     silent = [member for member in group.in_map_order() if member.awaits_sync]

@@ -43,7 +43,7 @@ from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.steady_heartbeat import says_nothing_new, steady_heartbeat
 from coterie.coordinator.consumer.target import TargetComputed, TargetLate
-from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offset_metadata_manager import (
     expiry_due,
     offset_commit,
@@ -77,7 +77,7 @@ __all__ = [
     "DowngradeWritten",
     "GroupState",
     "MemberState",
-    "TopicImage",
+    "TopicsImage",
     "become_consumer",
     "consumer_group_loaded",
     "downgraded",
@@ -127,4 +127,4 @@ OF_CLASSIC_GROUPS: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     ConsumerGroupHeartbeat: heartbeat_to_classic,
     DescribeConsumerGroup: describe_consumer_group,
 }
-"""What classic groups answer to the requests of this protocol."""
+"""The answers of classic groups to the requests of this protocol."""

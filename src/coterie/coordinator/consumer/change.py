@@ -55,7 +55,7 @@ from coterie.protocol.subscription import Assignment, write_assignment
 
 
 class Change:
-    """Nothing of a change may fail after its first record: a rule checks a request before it makes one."""
+    """A change of a consumer group. It cannot fail after its first record: a rule checks the request before."""
 
     def __init__(self, group: ConsumerGroup, now_ms: int) -> None:
         self.group = group
@@ -109,7 +109,7 @@ class Change:
         self._add(TARGET_EPOCH, "", TargetEpoch(epoch, computed_ms))
 
     def replace(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
-        """Give the place of a static member to the one that returns: target and assignment (K14, K25)."""
+        """Give target and assignment of a static member to the member that replaces it (K14, K25)."""
         group = self.group
         target, state, assigned, pending = (
             group.targets.get(old.member_id),
@@ -136,7 +136,7 @@ class Change:
             self._add(kind, member_id, None)
 
     def forget_pattern(self, pattern: str | None) -> None:
-        """Write the tombstone of a regular expression if nobody subscribes to it any more."""
+        """Write the tombstone of a regular expression if no member subscribes to it any more."""
         if pattern and pattern in self.group.resolved and pattern not in self.group.pattern_members:
             self._add(REGEX, pattern, None)
 
@@ -256,7 +256,7 @@ def partitions_of(assigned: Assigned) -> dict[UUID, list[int]]:
 
 
 def has_same_partitions(first: Assigned, second: Assigned) -> bool:
-    """Return whether partitions are the same, whatever their epochs are. No topic is without partitions."""
+    """Return whether the partitions are the same, without their epochs. No topic has an empty list."""
     if first is second:
         return True
     return first.keys() == second.keys() and all(first[each].keys() == second[each].keys() for each in first)

@@ -214,7 +214,7 @@ def sync_of_classic(group: ConsumerGroup, request: SyncGroup, now_ms: int) -> Ef
 
 
 def heartbeat_of_classic(group: ConsumerGroup, request: Heartbeat, now_ms: int) -> Effects:
-    """Say whether the member has to join again. It is answered at once: what it hears may only be too early."""
+    """Answer whether the member has to rejoin. The answer does not wait for a write: it can only be too early."""
     error = _refused(group, request)
     if error:
         return [Reply(request.token, error)]
@@ -261,7 +261,7 @@ def _can_take_all(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
 
 
 def _tell_to_rejoin(group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int) -> Effects:
-    """From the first time it is told, the member has its rebalance timeout to join."""
+    """Tell a classic member to rejoin. It has its rebalance timeout to join, from the first time that it is told."""
     session = group.session(member.member_id)
     if session.join_by_ms != NEVER:
         return []

@@ -26,7 +26,7 @@ from coterie.coordinator.classic.states import (
 from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Target, Upgrade
 from coterie.coordinator.consumer.states import MAY_DOWNGRADE, MAY_UPGRADE, MemberState
-from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Cause, Emit, Fact
@@ -59,7 +59,7 @@ Refusal = tuple[ErrorCode, str]
 def become_consumer(
     group: Group,
     request: ConsumerGroupHeartbeat,
-    image: TopicImage | None,
+    image: TopicsImage | None,
     configs: Mapping[str, Mapping[str, str]] | None,
 ) -> ConsumerGroup | Group:
     """Return the consumer group that a heartbeat is for; the classic group itself if it stays what it is.
@@ -185,7 +185,7 @@ def take_over(change: Change) -> Effects:
 
 
 def upgrade_failed(upgrade: Upgrade, now_ms: int) -> Effects:
-    """Let a classic group go on: its upgrade could not be written. If it was not written either, it is gone."""
+    """Restore a classic group whose upgrade could not be written. If the group itself was never written, it ends."""
     group = upgrade.classic
     if not (group.is_in_log or group.unwritten_commits):
         group.let_go()
@@ -214,9 +214,9 @@ class DowngradeWritten(Written):
     successor: Group
     request: Any = None
     answer: Any = None
-    """What the request is answered when it is durable. None: the classic group handles the request."""
+    """The response to the request, sent when the write is durable. None: the classic group handles the request."""
     cause: Cause | None = None
-    """Of the rebalance that follows; None: there is none."""
+    """The cause of the rebalance that follows; None if none follows."""
     member_id: str = ""
     facts: Sequence[Fact] = field(default_factory=list)
 

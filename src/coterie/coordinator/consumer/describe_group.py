@@ -18,7 +18,7 @@ from coterie.protocol.messages import (
 
 
 def describe_consumer_group(group: OffsetsGroup, request: DescribeConsumerGroup, _now_ms: int) -> Effects:
-    """Describe a group. One that is absent, or of the classic protocol, is not found."""
+    """Describe a group. A group that does not exist, or a classic one, is not found."""
     if not request.group_id:
         described = DescribedConsumerGroup("", ErrorCode.INVALID_GROUP_ID)
     elif not isinstance(group, ConsumerGroup) or group.is_dead:

@@ -1,4 +1,4 @@
-"""What a consumer group is: epochs, members, what they are assigned, and the target (section 1).
+"""A consumer group: its epochs, its members, their current assignments and the target assignment (section 1).
 
 `apply_record` is the one place where a record changes the group. A rule applies a record when it asks for its write, so
 that the next request sees it; the request is answered when the record is durable. If the write fails, `abandon` makes
@@ -17,7 +17,7 @@ from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
 from coterie.coordinator.classic.states import State
 from coterie.coordinator.consumer.states import GroupState, MemberState
-from coterie.coordinator.consumer.topic_image import NoTopics, TopicImage
+from coterie.coordinator.consumer.topic_image import NoTopics, TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
@@ -52,14 +52,14 @@ from coterie.protocol.messages import (
     Record,
     Token,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 NEVER = 1 << 62
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 NEW_GROUP_EPOCH = 1
 """The epochs of a group that has no records of them (K1)."""
 WHILE_COMPUTING_MS = 500
-"""How soon a member shall send its next heartbeat while the target is being computed."""
+"""The heartbeat interval of a member while the target assignment is computed."""
 _PARTITION_BYTES = 64
 _SESSION, _REVOCATION, _REGEX, _TARGET, _JOIN, _SYNC = "session", "revocation", "regex", "target", "join", "sync"
 
@@ -80,7 +80,7 @@ class RevocationDue:
 
 @dataclass(slots=True)
 class ConsumerSessionDue:
-    """A member's alarm. Heartbeats only move its deadline; the rule looks at that when this rings."""
+    """The timer of a member's session. Heartbeats only move the deadline, which is checked when the timer fires."""
 
     group_id: str
     member_id: str
@@ -88,7 +88,7 @@ class ConsumerSessionDue:
 
 @dataclass(slots=True)
 class RejoinDue:
-    """A classic member was told to join again, and has had its rebalance timeout for it (K25)."""
+    """The rebalance timeout of a classic member that was told to rejoin is over (K25)."""
 
     group_id: str
     member_id: str
@@ -149,9 +149,9 @@ class Session:
     restored_until_ms: int = 0
     """The deadline that it was given when the group was loaded."""
     join_by_ms: int = NEVER
-    """Until when a classic member that was told to join again must have joined."""
+    """The time by which a classic member that was told to rejoin must have joined."""
     sync_by_ms: int = NEVER
-    """Until when a classic member that has joined must sync."""
+    """The time by which a classic member that has joined must sync."""
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ class KnownMembers:
     """The members as assignors see them, kept from one target to the next, while no topic changes (`target.py`)."""
 
     version: int | None = None
-    """Of the image that they were made with."""
+    """The version of the topic image that they were made with."""
     members: dict[str, Any] = field(default_factory=dict)
 
 
@@ -203,12 +203,12 @@ class ConsumerGroup(OffsetsGroup):
         settings: GroupCoordinatorSettings,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
-        image: TopicImage | None = None,
+        image: TopicsImage | None = None,
         configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`configs` are those of all groups, by their names (K29)."""
         super().__init__(group_id, settings, wall, held_in_all)
-        self.image: TopicImage = NoTopics() if image is None else image
+        self.image: TopicsImage = NoTopics() if image is None else image
         self.configs: Mapping[str, Mapping[str, str]] = {} if configs is None else configs
         self.durable: dict[tuple[int, str], Value] = {}  # the last value of each key
         self.unwritten: list[ConsumerGroupWritten] = []  # in order
@@ -496,7 +496,7 @@ class ConsumerGroup(OffsetsGroup):
         return session
 
     def expect(self, member_id: str, now_ms: int) -> Effects:
-        """Start the session of a member again. The alarm is only moved if it would ring too late."""
+        """Restart the session of a member. The timer is only moved if it would fire too late."""
         session = self.session(member_id)
         session.deadline_ms = now_ms + self.session_timeout_of(self.members.get(member_id))
         if session.deadline_ms >= session.alarm_ms:

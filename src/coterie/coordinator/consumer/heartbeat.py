@@ -25,7 +25,7 @@ from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupCreated, MemberJoined
 from coterie.protocol.consumer_group_records import MemberMetadata
 from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 _INVALID = ErrorCode.INVALID_REQUEST
 

@@ -25,7 +25,7 @@ from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeart
 
 
 def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects:
-    """Remove a member, whatever its epoch is; a static one that comes back keeps its place (K14, K15)."""
+    """Remove a member, whatever its epoch is; a static member that leaves for a while keeps its target (K14, K15)."""
     member = group.members.get(request.member_id)
     error = ErrorCode.NONE
     if request.instance_id is not None:
@@ -94,7 +94,7 @@ def revocation_due(group: ConsumerGroup, event: RevocationDue, now_ms: int) -> E
 
 
 def rejoin_due(group: ConsumerGroup, event: RejoinDue, now_ms: int) -> Effects:
-    """Remove a classic member that was told to join again, and has not, although it heartbeats (K25)."""
+    """Remove a classic member that was told to rejoin and has not, although it sends heartbeats (K25)."""
     session, member = group.sessions.get(event.member_id), group.members.get(event.member_id)
     if session is None or member is None or session.join_by_ms > now_ms:
         return []

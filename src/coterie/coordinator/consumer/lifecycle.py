@@ -12,7 +12,7 @@ from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritt
 from coterie.coordinator.consumer.reconciliation import expect_revocation
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.target import TargetComputed, TargetLate
-from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.wall_clock import WallClock
@@ -29,7 +29,7 @@ from coterie.protocol.messages import (
     SyncedGroup,
     SyncGroup,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 _FAILED: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
     ConsumerGroupHeartbeat: lambda _request, error: ConsumerGroupHeartbeatAnswer(error),
@@ -104,7 +104,7 @@ def target_computed(group: ConsumerGroup, event: TargetComputed, now_ms: int) ->
 
 
 def target_late(group: ConsumerGroup, event: TargetLate, now_ms: int) -> Effects:
-    """Go on without the answer of an assignor that takes too long."""
+    """Continue without the result of an assignor that takes too long."""
     if group.computing is not event.computing:
         return []
     group.computing = None
@@ -126,7 +126,7 @@ def restore_consumer_group(
     offsets: StoredOffsets,
     wall: WallClock | None = None,
     held_in_all: HeldBytes | None = None,
-    image: TopicImage | None = None,
+    image: TopicsImage | None = None,
     configs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> ConsumerGroup:
     """Return a group as its records have it; `records` has the last value of each key."""

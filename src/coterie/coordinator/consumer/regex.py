@@ -8,7 +8,7 @@ from typing import Any
 
 import re2
 
-from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.consumer.topic_image import TopicsImage
 
 MAX_LENGTH = 1 << 15
 _OPTIONS = re2.Options()
@@ -34,7 +34,7 @@ def why_invalid(pattern: str) -> str | None:
 
 
 def resolve(
-    patterns: Iterable[str], image: TopicImage, may_describe: Callable[[str], bool] | None
+    patterns: Iterable[str], image: TopicsImage, may_describe: Callable[[str], bool] | None
 ) -> dict[str, list[str]]:
     """Return the topics whose whole name each expression matches."""
     names = [name for name in image.topics if may_describe is None or may_describe(name)]

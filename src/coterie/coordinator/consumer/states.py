@@ -39,7 +39,7 @@ class MemberState(IntEnum):
 
 
 class Situation(Enum):
-    """How a member stands when its heartbeat is handled."""
+    """The situation of a member when its heartbeat is handled."""
 
     REACHED = "at the assignment epoch"
     REACHED_AND_CHANGED = "at the assignment epoch, its subscription has changed"
@@ -74,7 +74,7 @@ ON_RECONCILE: Mapping[MemberState, Mapping[Situation, Step]] = {
 
 
 class ClassicSituation(Enum):
-    """How a classic member stands when it asks whether to join again (K25)."""
+    """The situation of a classic member when it asks whether to rejoin (K25)."""
 
     MUST_GIVE_UP = "it has partitions to give up"
     BEHIND = "behind the assignment epoch"

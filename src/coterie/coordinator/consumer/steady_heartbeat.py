@@ -21,7 +21,7 @@ _UNCHANGED = (None,) * 5
 
 
 def steady_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
-    """Start the member's session again, and return the heartbeat interval that it is told.
+    """Restart the member's session, and return the heartbeat interval for the answer.
 
     `request` says nothing new. None: there is more to do than that, and nothing of it is done yet.
     """

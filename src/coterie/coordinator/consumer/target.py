@@ -49,7 +49,7 @@ ASSIGNORS: Mapping[str, Assign] = {"uniform": uniform, "range": ranges}
 
 
 def vote(group: ConsumerGroup) -> str:
-    """Return the assignor that most members name; the first of the setting if nobody names one (K16).
+    """Return the assignor that most members name; the first of the setting if no member names one (K16).
 
     A name that the setting no longer has, since the broker was started with another one, is no vote.
     """
@@ -68,7 +68,7 @@ def vote(group: ConsumerGroup) -> str:
 
 @dataclass(slots=True, eq=False)
 class TargetComputed:
-    """What an assignor is asked and, when it has answered, the targets that it changes, or `why` there are none."""
+    """The input of an assignor and, when it has answered, the targets that change, or `why` there are none."""
 
     group_id: str
     group_epoch: int
@@ -89,7 +89,7 @@ class TargetComputed:
         return len(self.members) + sum(topic.partitions for topic in self.topics.values()) <= AT_ONCE
 
     def compute(self, assign: Assign, *, is_kafkas: bool) -> TargetComputed:
-        """Ask an assignor. It may take long, and runs on any thread. The answer of one that is not Kafka's is checked.
+        """Call an assignor, on any thread; it may take long. The result of an assignor that is not Kafka's is checked.
 
         A user's assignor is given copies, since it may change what it is given.
         """
@@ -152,7 +152,7 @@ def question(group: ConsumerGroup) -> TargetComputed:
 
 
 def _members(group: ConsumerGroup) -> list[Member]:
-    """Return the members for assignors. Those that have not changed since the last target are not made again."""
+    """Return the members for assignors. Members that have not changed since the last target are reused."""
     image, known = group.image, group.known_members
     if known.version != image.version:
         known.members.clear()

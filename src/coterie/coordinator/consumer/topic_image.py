@@ -1,4 +1,4 @@
-"""What consumer groups know of topics: names, ids, numbers of partitions, and whether any of that has changed."""
+"""The topics that consumer groups know: names, ids, numbers of partitions, and whether any of that has changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 
-class Topic(Protocol):
+class TopicImage(Protocol):
     @property
     def id(self) -> UUID: ...
 
@@ -16,11 +16,11 @@ class Topic(Protocol):
     def partitions(self) -> int: ...
 
 
-class TopicImage(Protocol):
+class TopicsImage(Protocol):
     """The broker's metadata cache is one."""
 
     @property
-    def topics(self) -> Mapping[str, Topic]:
+    def topics(self) -> Mapping[str, TopicImage]:
         """All topics by name."""
 
     @property
@@ -34,12 +34,12 @@ class TopicImage(Protocol):
 class NoTopics:
     """The image of a coordinator that was given none."""
 
-    topics: Mapping[str, Topic] = {}
+    topics: Mapping[str, TopicImage] = {}
     topic_names: Mapping[UUID, str] = {}
     version = 0
 
 
-def metadata_hash(image: TopicImage, names: Iterable[str]) -> int:
+def metadata_hash(image: TopicsImage, names: Iterable[str]) -> int:
     """Return a number that differs if any of these topics has changed; 0 if none of them exists (K28)."""
     topics = image.topics
     found = [(name, topics[name]) for name in sorted(names) if name in topics]

@@ -260,11 +260,12 @@ def _expired(group: OffsetsGroup, wall_ms: int) -> list[tuple[str, int]]:
         for topic, offsets in group.offsets.items()
         if not group.subscribes_to(topic)
         for partition, offset in offsets.items()
-        if _is_over(group, offset, wall_ms) and not group.has_pending_offset(topic, partition)
+        if _is_expired(group, offset, wall_ms) and not group.has_pending_offset(topic, partition)
     ]
 
 
-def _is_over(group: OffsetsGroup, offset: CommittedOffset, wall_ms: int) -> bool:
+def _is_expired(group: OffsetsGroup, offset: CommittedOffset, wall_ms: int) -> bool:
+    """Return whether `offsets.retention.minutes`, or the retention time of an old OffsetCommit, is over."""
     if offset.expire_timestamp_ms is not None:
         return wall_ms >= offset.expire_timestamp_ms
     return wall_ms - group.in_use_until_ms(offset) >= group.settings.offsets_retention_ms

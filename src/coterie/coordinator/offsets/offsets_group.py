@@ -21,14 +21,14 @@ from coterie.protocol.messages import (
     Record,
     Token,
 )
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 if TYPE_CHECKING:
     from coterie.coordinator.classic.effects import Effects, OffsetsWritten, TimerKey
 
 
 class HeldBytes:
-    """What members make all groups of a process hold."""
+    """The bytes that members make all groups of a process hold."""
 
     __slots__ = ("total",)
 
@@ -113,7 +113,7 @@ class OffsetsGroup:
         raise NotImplementedError
 
     def died(self, now_ms: int) -> Effects:
-        """Take leave: the group is deleted, or could not be written."""
+        """End the group: it is deleted, or could not be written."""
         raise NotImplementedError
 
     def listed(self) -> ListedGroup:
@@ -139,7 +139,7 @@ class OffsetsGroup:
         self.held_in_all.total += more
 
     def let_go(self) -> None:
-        """The group is not held here any more; whatever it says of its members, nobody looks at it."""
+        """Stop counting the bytes of this group: it was removed, or another broker loads it."""
         self._hold(-self.held_bytes)
 
     # --- offsets ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.coordinator.classic import PRECHECKS, Group, HeldBytes, restore
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.consumer import ConsumerGroup, TopicImage, heartbeat_refusal, restore_consumer_group
+from coterie.coordinator.consumer import ConsumerGroup, TopicsImage, heartbeat_refusal, restore_consumer_group
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, Timers, WriteLate
 from coterie.coordinator.wall_clock import WallClock
@@ -46,7 +46,7 @@ from coterie.protocol.messages import (
     TopicsDeleted,
 )
 from coterie.protocol.offsets_topic import Skipped, read_record
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 MALFORMED = -1
 """The key of `Replay.skipped` under which records that cannot be read at all are counted."""
@@ -123,7 +123,7 @@ class Replay:
         now_ms: int,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
-        image: TopicImage | None = None,
+        image: TopicsImage | None = None,
         group_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Iterator[Group | ConsumerGroup]:
         for group_id in dict.fromkeys((*self._known, *self._consumer)):
@@ -145,7 +145,7 @@ _OF_NO_GROUP = frozenset({Appended, WriteLate, ExpiryCheckDue, ListGroups, Topic
 
 
 def partition_of(group_id: str, num_partitions: int) -> int:
-    """C1: the partition of `__consumer_offsets` a group belongs to. The absolute value of -2^31 is 0 here."""
+    """C1: return the partition of `__consumer_offsets` of a group. The absolute value of -2^31 is 0 here."""
     value = java_hash(group_id)
     return (0 if value == -(1 << 31) else abs(value)) % num_partitions
 
@@ -153,7 +153,7 @@ def partition_of(group_id: str, num_partitions: int) -> int:
 def find_coordinator(
     key_type: int, key: str, num_partitions: int, leader_of: Callable[[int], int | None]
 ) -> tuple[ErrorCode, int]:
-    """C2: the node that coordinates a group. `leader_of` answers None while the offsets topic is not there yet."""
+    """C2: return the node that coordinates a group. `leader_of` returns None while the offsets topic does not exist."""
     if key_type != _GROUP_KEY:
         return ErrorCode.INVALID_REQUEST, -1
     leader = leader_of(partition_of(key, num_partitions))
@@ -161,7 +161,7 @@ def find_coordinator(
 
 
 def _heartbeat_refusal(_request: Heartbeat, error: ErrorCode) -> ErrorCode:
-    """While the group is being read a heartbeat is simply believed (C3)."""
+    """Return the error of a heartbeat that cannot reach its group. While the group is loaded, it succeeds (C3)."""
     return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
 
 
@@ -190,7 +190,7 @@ class GroupCoordinator:
         timers: Timers[Any] | None = None,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
-        image: TopicImage | None = None,
+        image: TopicsImage | None = None,
         group_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`timers` and `held_in_all` may be those of several coordinators: each has groups of its own."""
@@ -207,7 +207,7 @@ class GroupCoordinator:
         self._tickets = count(1)
 
     def handle(self, event: Any, now_ms: int) -> list[Outward]:
-        """A request of one group, or the end of an append. Requests of one group are handled one at a time (C5)."""
+        """Handle a request of a group, or the end of an append. Requests of a group are handled one at a time (C5)."""
         if type(event) in _OF_NO_GROUP:  # one look-up for all of them: this runs for every heartbeat
             return self._handle_other(event, now_ms)
         partition = self._partitions.get(event.group_id)
@@ -249,11 +249,11 @@ class GroupCoordinator:
     # --- gaining and losing partitions (C4) ---------------------------------------------------------------------------
 
     def gain(self, partition: int) -> Replay:
-        """The partition is ours from now on, but answers only when its log has been read into the returned replay."""
+        """Take over a partition. Its groups answer only when its log has been read into the returned replay."""
         return self._loading.setdefault(partition, Replay())
 
     def is_loading(self, partition: int, replay: Replay | None = None) -> bool:
-        """And if one is given, into this very replay."""
+        """Return whether the partition is being loaded and, if `replay` is given, whether into that one."""
         found = self._loading.get(partition)
         return found is not None and (replay is None or found is replay)
 

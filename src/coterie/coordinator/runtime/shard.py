@@ -35,7 +35,7 @@ from coterie.coordinator.consumer import (
     ConsumerGroup,
     ConsumerGroupWritten,
     DowngradeWritten,
-    TopicImage,
+    TopicsImage,
     become_consumer,
     downgraded,
     upgrade_failed,
@@ -57,7 +57,7 @@ from coterie.protocol.messages import (
 )
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import joined
-from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 E = TypeVar("E")
 
@@ -96,7 +96,7 @@ class Timers(Generic[E]):
             self._push(key, at_ms)
 
     def disarm(self, key: Hashable) -> None:
-        """The entry in the heap stays and rings for nobody."""
+        """Cancel the timer. Its entry stays in the heap and has no effect."""
         if self._armed.pop(key, None) is not None:
             self._tidy()
 
@@ -105,7 +105,7 @@ class Timers(Generic[E]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_ms: int) -> Iterator[E]:
-        """Everything whose time has come, in order of time. What is armed while it is consumed counts too."""
+        """Yield the timers that are due, in order of time, also those that are armed meanwhile."""
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, _, key = heappop(self._heap)
             if self._queued.get(key) != at_ms:
@@ -160,7 +160,7 @@ class AppendBatch:
 
 @dataclass(slots=True)
 class Append:
-    """There is something to write to the partition; one of these at a time.
+    """Records wait to be written to the partition. Only one `Append` is under way at a time.
 
     What it is, `batch` says once, when it is about to be written: all that comes until then is in it. None: nothing
     any more, since the partition was lost.
@@ -218,7 +218,7 @@ class Shard:
         tickets: Iterator[int] | None = None,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
-        image: TopicImage | None = None,
+        image: TopicsImage | None = None,
         group_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`held_in_all` is what all groups of a process make it hold."""
@@ -270,7 +270,7 @@ class Shard:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Any, now_ms: int) -> list[Outward]:
-        """Anything a group has a rule for, and what concerns the shard as a whole."""
+        """Handle an event: of a group, by its rules, or of the whole shard."""
         kind = type(event)
         if kind in _EVENTS:
             if self._held and kind is not Heartbeat and event.group_id in self._held:
@@ -474,7 +474,7 @@ class Shard:
                 out += self.handle(event, now_ms)
 
     def _abandon(self, group: ConsumerGroup, then: ConsumerGroupWritten, out: list[Outward], now_ms: int) -> None:
-        """Take back a change that could not be written, and all that was asked for after it and follows from it."""
+        """Undo a change that could not be written, and all later changes that depend on it."""
         later = [*map(id, group.abandon(then))]
         doomed = [
             item
@@ -504,10 +504,10 @@ class Shard:
             self._held[then.group_id].insert(0, then.request)
 
     def _watch(self, item: _Unwritten) -> None:
-        """One timer for all: it rings for the oldest commit, and finds the next oldest then.
+        """Arm the one timer of all commits: it fires for the oldest, and is then armed for the next oldest.
 
-        It is left armed when a write has ended, since the next commit would arm it again: to look in vain every few
-        seconds costs less than to arm and disarm it thousands of times a second.
+        It stays armed when a write has ended, because the next commit would arm it again: a check without effect every
+        few seconds costs less than arming and disarming it thousands of times a second.
         """
         if not self._watches and isinstance(item.then, OffsetsWritten):
             self._watches = True
@@ -515,7 +515,7 @@ class Shard:
             self.timers.arm(self._late_key(), late_ms, WriteLate(self.partition))
 
     def _write_late(self, out: list[Outward], now_ms: int) -> None:
-        """Commits that waited too long are answered; when the write ends they count all the same (rule 22)."""
+        """Answer the commits that have waited too long. They still take effect when they are written (rule 22)."""
         timeout_ms = self.settings.offsets_commit_timeout_ms
         oldest_ms: int | None = None
         for item in [*self._under_way, *self._queue]:

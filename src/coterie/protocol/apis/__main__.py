@@ -45,7 +45,7 @@ def _row(api: Api) -> str:
 
 
 def sources(api: Api, version: int) -> str:
-    """Of the messages as they are on the wire: `_Request` where the version-free one has another shape."""
+    """Return the source of readers and writers: of `_Request`, if `Request` differs from what is on the wire."""
     written = []
     for name in ("Request", "Response"):
         message = getattr(api.module, f"_{name}", None) or getattr(api.module, name)

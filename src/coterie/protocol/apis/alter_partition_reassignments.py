@@ -64,7 +64,7 @@ class AlteredTopic:
 class Response:
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: bool = wire(since=1, default=True)
-    """As the request has it."""
+    """Repeats the field of the request."""
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     responses: Sequence[AlteredTopic] = ()

@@ -1,4 +1,4 @@
-"""ApiVersions: what we speak, asked before anything else (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions: the supported APIs and versions; clients ask first (KIP-35, KIP-511, KIP-584)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit have in common, written out by hand: topics with their partitions.
+"""The topics and partitions that OffsetCommit and TxnOffsetCommit have in common, with a hand-written reader.
 
 A commit of a hundred partitions is the largest message of the hot path. A property holds these functions equal to the
 plain readers and writers.

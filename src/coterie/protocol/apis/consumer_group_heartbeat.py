@@ -34,12 +34,12 @@ class TopicPartitions:
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """What is None, or -1, is unchanged since the member said it last."""
+    """A heartbeat. A field that is None, or -1, has not changed since the member last sent it."""
 
     group_id: str
     member_id: str
     member_epoch: Int32
-    """The epoch that the member was told; 0: it joins; -1: it leaves; -2: a static member leaves for a while."""
+    """The member epoch; 0: it joins; -1: it leaves; -2: a static member leaves for a while."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: Int32 = -1
@@ -47,7 +47,7 @@ class Request:
     subscribed_topic_regex: str | None = wire(since=1, default=None)
     server_assignor: str | None = None
     topic_partitions: Sequence[TopicPartitions] | None = None
-    """What the member owns."""
+    """The partitions that the member owns."""
 
 
 @dataclass(slots=True, kw_only=True)

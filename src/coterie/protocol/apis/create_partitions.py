@@ -35,7 +35,7 @@ class Assignment:
 class Topic:
     name: str
     count: Int32
-    """How many there shall be in all."""
+    """The total number of partitions afterwards."""
     assignments: Sequence[Assignment] | None = None
 
 

@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups that nobody is in (rule 24)."""
+"""DeleteGroups: delete groups without members (rule 24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: forget what is before an offset; -1 is the high watermark."""
+"""DeleteRecords: delete the records before an offset; -1 is the high watermark."""
 
 from __future__ import annotations
 

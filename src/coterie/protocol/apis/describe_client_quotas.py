@@ -30,7 +30,7 @@ __all__ = [
 API = api("DescribeClientQuotas")
 
 EXACT, DEFAULT, ANY = range(3)
-"""How a filter chooses entities: of a name, those without a name, or all that have one."""
+"""The match types of a filter: entities with this name, those without a name (default), or any that have one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Component:
 class Request:
     components: Sequence[Component]
     strict: bool = False
-    """Whether entities must have the types of the filter and no others."""
+    """True if entities must have the types of the filter and no others."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -35,7 +35,7 @@ class Topic:
 
 @dataclass(slots=True, kw_only=True)
 class Cursor:
-    """Where the next page begins."""
+    """The start of the next page."""
 
     topic: str
     partition: Int32

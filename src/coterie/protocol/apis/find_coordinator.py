@@ -27,7 +27,7 @@ __all__ = [
 API = api("FindCoordinator")
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-"""What a key names."""
+"""The type of a key."""
 
 MANY = 4
 """The first version with several keys."""

@@ -46,7 +46,7 @@ def write_response(error: ErrorCode, version: int) -> bytes:
 
 
 def read_request(frame: bytes, at: int, version: int, token: Token) -> Heartbeat:
-    """The hot path. What is in any way unusual is left to the plain reader, errors included."""
+    """Read the usual form of a heartbeat. Anything unusual, errors too, is left to the plain reader."""
     try:
         request = _FAST[version](frame, at, token)
     except (IndexError, struct_error, UnicodeDecodeError):

@@ -29,7 +29,7 @@ API = api("IncrementalAlterConfigs")
 
 
 class AlterConfigOp(IntEnum):
-    """How a config changes."""
+    """The operation on a config."""
 
     SET = 0
     DELETE = 1

@@ -1,4 +1,4 @@
-"""ListConfigResources: what has configs: topics, brokers, groups (KIP-1142)."""
+"""ListConfigResources: the resources that have configs: topics, brokers, groups (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ API = api("ListConfigResources")
 @dataclass(slots=True, kw_only=True)
 class Request:
     resource_types: Sequence[Int8] = wire(since=1, default=())
-    """If there are none, all types. Version 0 asks for client metrics."""
+    """The types to list; all if empty. Version 0 asks for client metrics."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -60,6 +60,6 @@ def write_request(request: ListGroups, version: int) -> bytes:
 
 
 def read_response(frame: bytes, at: int, version: int) -> tuple[ErrorCode, list[ListedGroup]]:
-    """State and type are "" where the version does not tell."""
+    """State and type are "" if the version does not have them."""
     response = _read_response(frame, at, version)
     return response.error, [ListedGroup(g.group_id, g.protocol_type, g.state, g.group_type) for g in response.groups]

@@ -30,7 +30,7 @@ API = api("Metadata")
 
 @dataclass(slots=True, kw_only=True)
 class Topic:
-    """By name, or from version 10 on by id."""
+    """A topic, by name or, from version 10 on, by id."""
 
     topic_id: UUID | None = wire(since=10, default=None)
     name: str | None = wire(nullable=10, default=None)

@@ -1,7 +1,7 @@
-"""OffsetCommit: how far a group has come. The rules are in coterie.coordinator.offsets.offset_metadata_manager.
+"""OffsetCommit: a group commits offsets. The rules are in coterie.coordinator.offsets.offset_metadata_manager.
 
-Version 10 names topics by id. What is read has then `topic_id` set and `topic` "": whoever knows the topics fills in
-the name, or the error UNKNOWN_TOPIC_ID, before the group is asked (rule 21).
+Version 10 names topics by id. The request then has `topic_id`, and `topic` is "". The handler fills in the name, or the
+error UNKNOWN_TOPIC_ID, before the group handles the request (rule 21).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""OffsetFetch: how far a group has come, asked. One group up to version 7, many from 8 on (KIP-709).
+"""OffsetFetch: return committed offsets, of one group up to version 7, of many from 8 on (KIP-709).
 
-Version 10 names topics by id. The words read then have `topic_ids` beside `topics`, whose names are "" until whoever
-knows the topics has filled them in; the answers need `topic_id`.
+Version 10 names topics by id. The request then has `topic_ids` beside `topics`, whose names are "" until the handler
+fills them in. The responses need `topic_id`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ _Usual = tuple[str, tuple[str, Sequence[int]], bool, str | None, int]
 
 
 def _read_usual(frame: bytes, at: int, version: int) -> _Usual | None:
-    """A request as most are: one group and one topic. What is anything else, or wrong, is left to the plain reader."""
+    """Read the usual form: one group and one topic. Any other form, or an error, is left to the plain reader."""
     try:
         size = frame[at + 1]
         if frame[at] != 2 or not 0 < size < LONG_STRING:  # one group
@@ -207,7 +207,7 @@ def read_response(frame: bytes, at: int, version: int) -> list[OffsetsFetched]:
 
 
 def write_response(replies: Sequence[OffsetsFetched] | OffsetsFetched, version: int) -> bytes:
-    """Of several groups, or of the one that was asked for."""
+    """Return the response about several groups, or about the one that was asked for."""
     if isinstance(replies, OffsetsFetched):
         if MANY <= version < BY_ID and type(replies.partitions) is FetchedRows and not replies.error:
             rows = replies.partitions
@@ -236,7 +236,7 @@ def write_response(replies: Sequence[OffsetsFetched] | OffsetsFetched, version: 
 
 @lru_cache(maxsize=1024)
 def _around(group_id: str, topic: str, count: int) -> tuple[bytes, bytes]:
-    """Of an answer about one group and one topic in versions 8 and 9: all but the partitions. Who asks will again."""
+    """Return what is before and after the partitions in a response of version 8 or 9 about one group and one topic."""
     group, name = COMPACT.string(group_id), COMPACT.string(topic)
     before = (b"\0\0\0\0", COMPACT.length(1), group, COMPACT.length(1), name, COMPACT.length(count))
     return b"".join(before), b"\0\0\0\0\0"  # no tagged fields, no error, no tagged fields of group and answer

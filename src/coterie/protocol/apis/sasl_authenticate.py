@@ -25,7 +25,7 @@ class Response:
     message: str | None = None
     auth_bytes: bytes = b""
     session_lifetime_ms: Int64 = wire(since=1, default=0)
-    """After this time the client must authenticate again (KIP-368); 0 if it need not."""
+    """The time after which the client must authenticate again (KIP-368); 0 if it need not."""
 
 
 read_request, write_request = codec(API, Request)

@@ -63,7 +63,7 @@ class Source:
         self._indent = self._indent[4:]
 
     def use(self, thing: Any, name: str) -> str:
-        """How the source calls an object: a plain value as it is written, anything else `name`, or much like it."""
+        """Return the object's name in the source: a plain value as it is written, else `name` or a variant of it."""
         if type(thing) in _LITERALS or thing == ():
             return repr(thing)
         name = name.replace(" ", "_").replace("?", "t")  # the struct code of a bool

@@ -97,7 +97,7 @@ def never_null(read: Read, field: str, version: int) -> Read:
 
 @cache
 def count_reader(encoding: Encoding, size: int) -> Read:
-    """How long a list is; a long one is no longer than the frame has room for, with `size` bytes or more for each.
+    """Return the reader of a list's length. A long list must fit into the frame, with `size` bytes or more an entry.
 
     A short one needs no such care: what is not there raises when it is read.
     """
@@ -125,8 +125,8 @@ def records_reader(encoding: Encoding) -> Read:
 
 
 MAX_ENTRIES = 100_000
-"""What a request may list, everything in it counted: an entry costs a hundred times the memory of its bytes, and time
-in which nobody else is answered. The largest topic there can be has a tenth as many partitions."""
+"""The number of entries that a request may list, nested ones counted: an entry costs a hundred times the memory of its
+bytes, and time in which the broker answers no other client. The largest topic has a tenth as many partitions."""
 NO_LIMIT = 1 << 31
 
 # A length: its struct code, when it is short and not null, what it then says, and how many bytes it took.
@@ -171,7 +171,7 @@ class _Reader:
         self._run.append((code, to))
 
     def _take_raw(self, code: str, to: str, finish: str) -> None:
-        """Of a fixed size, but no plain number: `finish` makes it what it is."""
+        """Read a field of fixed size that is no plain number; `finish` converts it."""
         raw = f"raw{len(self._then)}"
         self._take(code, raw)
         self._then.append(f"{to} = {finish.format(raw)}")

@@ -26,7 +26,7 @@ class SaslClient(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more is to be sent; only a broker's success ends the authentication."""
+        """True if the client has no more to send; only a broker's success ends the authentication."""
 
     def respond(self, challenge: bytes) -> bytes:
         """Return the answer to a broker's token; the first one has no challenge and is asked with b"".
@@ -41,7 +41,7 @@ class SaslServer(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the client is authenticated."""
+        """True if the client is authenticated."""
 
     @property
     def user(self) -> str:
@@ -49,12 +49,12 @@ class SaslServer(Protocol):
 
     @property
     def expires_ms(self) -> int | None:
-        """When the credentials end, by the wall clock; None if they do not."""
+        """The end of the credentials, by the wall clock; None if they do not expire."""
 
     def evaluate(self, token: bytes) -> bytes:
         """Return the answer to a client's token.
 
         Raises:
-            SaslError: The token is refused; the client is told.
+            SaslError: The token is refused; the client gets the message.
             MalformedError: The token cannot be read; the connection is closed without an answer, as Kafka does.
         """

@@ -32,7 +32,7 @@ class OAuthBearerClient:
         self._first = f"n,,\x01auth=Bearer {token}\x01{more}\x01".encode()
         self._has_begun = False
         self.refusal: str | None = None
-        """What the broker said about a token that it does not accept."""
+        """The broker's message about a token that it does not accept."""
 
     @property
     def is_complete(self) -> bool:

@@ -28,7 +28,7 @@ __all__ = [
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
 ITERATIONS = 4_096
-"""The least there may be, and what Kafka's tools use unless told otherwise."""
+"""The smallest number of iterations, and the default of Kafka's tools."""
 MOST_ITERATIONS = 16_384
 _MOST_FROM_BROKER = 10_000_000
 """A broker that asks a client for more would only keep it busy."""
@@ -53,7 +53,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a broker stores of a user's password."""
+    """The credential that a broker stores in place of a user's password."""
 
     salt: bytes
     stored_key: bytes

@@ -1,4 +1,4 @@
-"""What must hold in every simulated run. An invariant checks where its subject changes; `sample` has the expensive
+"""The invariants of every simulated run. An invariant checks where its subject changes; `sample` has the expensive
 checks, which run now and then, and `ended` those that must hold when all faults are repaired.
 """
 

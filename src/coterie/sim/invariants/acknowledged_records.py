@@ -53,9 +53,9 @@ class AcknowledgedIsKept(Observer):
     def _log_of(self, where: TopicPartition) -> dict[int, bytes | None]:
         found: dict[int, bytes | None] = {}
         log = self.world.log(where)
-        at = log.log_start if log is not None else 0
-        while log is not None and at < log.log_end:
-            data = log.read(at, 1 << 20, log.log_end)
+        at = log.log_start_offset if log is not None else 0
+        while log is not None and at < log.log_end_offset:
+            data = log.read(at, 1 << 20, log.log_end_offset)
             for position, header in batches(data):
                 at = header.next_offset
                 found.update({record.offset: record.value for record in records(data, header, position)})
@@ -84,7 +84,7 @@ class RecordsComeInOrder(Observer):
         self._last: dict[str, dict[TopicPartition, int]] = {}
 
     def assigned(self, consumer: ConsumerProcess, effect: effects.SetAssignment) -> None:
-        """What is new to it begins where the group has come to."""
+        """Keep the last offsets of partitions that stay; a new one begins at the group's position."""
         stays = set(effect.partitions) - set(effect.added)
         before = self._last.get(consumer.name, {})
         self._last[consumer.name] = {one: last for one, last in before.items() if one in stays}
@@ -159,7 +159,7 @@ class EveryRecordIsProcessed(Observer):
 
     def end_of(self, where: TopicPartition) -> int:
         log = self.world.log(where)
-        return log.log_end if log is not None else 0
+        return log.log_end_offset if log is not None else 0
 
 
 class ProducersFindTheirPlace(Observer):

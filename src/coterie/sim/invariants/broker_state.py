@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.broker.broker_facts import LeadersChanged
 from coterie.broker.group_service import read_some
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.coordinator.classic import Group, State
 from coterie.coordinator.classic.member_bytes import count_held
 from coterie.coordinator.consumer import ConsumerGroup
@@ -27,7 +27,7 @@ _GROWTH = 1.5
 
 @dataclass(slots=True)
 class _Read:
-    """What was read of a log, up to `offset`. As long as it has the segments that it had then, only the rest is new."""
+    """The part of a log that was read, up to `offset`. While the segments stay the same, only the rest is new."""
 
     segments: Sequence[Segment]
     replay: Replay
@@ -35,7 +35,7 @@ class _Read:
 
     def go_on(self, log: PartitionLog) -> None:
         self.segments = log.segments
-        while self.offset < log.log_end:
+        while self.offset < log.log_end_offset:
             self.offset = read_some(log, self.offset, self.replay)
 
 
@@ -73,15 +73,15 @@ class ReplayIsTheSame(Observer):
         self._read.clear()
         self.sample()
 
-    def _compare(self, node: Node, partition: int, shard: Shard) -> None:
+    def _compare(self, node: BrokerNode, partition: int, shard: Shard) -> None:
         if not shard.groups or shard.is_writing:
             return
         log = node.replicas.log(OFFSETS_TOPIC, partition)
         read = self._read.get(partition)
-        if log is None or not log.is_in_order or (read is not None and log.log_end <= read.offset * _GROWTH):
+        if log is None or not log.is_in_order or (read is not None and log.log_end_offset <= read.offset * _GROWTH):
             return
         if read is None or not log.has(read.segments):  # compaction has left others, or a flush that failed
-            read = self._read[partition] = _Read((), Replay(), log.log_start)
+            read = self._read[partition] = _Read((), Replay(), log.log_start_offset)
         read.go_on(log)
         groups = read.replay.groups(shard.settings, 0)
         found = {group.group_id: group for group in groups}
@@ -160,8 +160,8 @@ def _difference(live: dict[str, Any], read: dict[str, Any]) -> str:
 
 _FOR_A_MEMBER, _FOR_A_GROUP, _FOR_A_SHARD, _FOR_A_BROKER = 1, 2, 2, 8
 _TIMERS_OF_A_SESSION = 4
-"""In a consumer group: the session, and the times to give up partitions, to join and to sync. A member that left has
-its alarm still."""
+"""Timers of a member of a consumer group: the session, and the times to revoke, to join and to sync. A member that left
+still has its timer."""
 _TOKENS_OF_A_MEMBER = 2
 """A join and a sync."""
 _LEFT_BEHIND = 50

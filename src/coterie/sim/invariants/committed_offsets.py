@@ -117,7 +117,7 @@ class OnlyOwnersCommit(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._owned: dict[str, tuple[int, set[TopicPartition]]] = {}
-        """Of each process: a generation, and all that it has owned while it was in it."""
+        """The generation of each process, and all partitions that it has owned in it."""
 
     def ownership_changed(self, consumer: ConsumerProcess) -> None:
         generation = consumer.member.generation_id

@@ -41,7 +41,7 @@ _JOIN, _LEAVE, _STATIC_LEAVE = 0, -1, -2
 _NEW_LIFE = (GroupCreated, GroupDied, GroupEmptied)
 """An Empty group may change its type, and counts again then (K24, K26)."""
 _OTHER_STATE = (WriteFailed, GroupLoaded, GroupUnloaded, *_NEW_LIFE)
-"""What may take an epoch back that no member was told."""
+"""The events that may take back an epoch that no member was told."""
 
 
 class GroupObserver(Observer):
@@ -125,13 +125,13 @@ def _is_member(group: ConsumerGroup, consumer: ConsumerProcess) -> bool:
 
 @dataclass(slots=True)
 class _Told:
-    """What a member was told last."""
+    """The last answer that a member got."""
 
     epoch: int
     sent_ms: int
-    """When it sent the heartbeat that was answered so."""
+    """The time at which it sent the heartbeat that was answered so."""
     at_ms: int
-    """When it got the answer."""
+    """The time at which it got the answer."""
     assigned: Mapping[UUID, frozenset[int]] = field(default_factory=dict)
 
 
@@ -257,7 +257,7 @@ class _Bumps:
     epoch: int | None = None
     """The group epoch that facts have told; None: it is not known."""
     topics_changed: int = 0
-    """How many epochs began since topics changed."""
+    """The number of epochs that began since topics changed."""
 
 
 _BY_A_JOIN = {Cause.NEW_MEMBER, Cause.PROTOCOLS_CHANGED, Cause.SUBSCRIPTION_CHANGED}
@@ -275,7 +275,7 @@ class EpochsHaveCauses(GroupObserver):
         self._left: set[str] = set()
         """Members of the newer protocol that have sent a join or a leave, and groups in which classic members have."""
         self._heard_ms: dict[str, int] = {}
-        """When each member sent its last heartbeat that was accepted."""
+        """The time at which each member sent its last heartbeat that was accepted."""
         self._unrevoked_ms: dict[str, tuple[int, int]] = {}
         """The epoch in which a member has partitions to give up, and since when."""
         self.count = 0

@@ -29,7 +29,7 @@ _REMEMBERED = 8
 
 
 class OneOwner(Observer):
-    """In one generation a partition has one owner, as the members see it (M14)."""
+    """A partition has one owner in a generation, as the members see it (M14)."""
 
     name = "one owner"
 
@@ -221,7 +221,7 @@ class OldGenerationsAreRefused(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._since: dict[str, dict[int, int]] = {}
-        """For each group, when each of its generations began; one that was not written may come back."""
+        """The start of each generation of each group; one that was not written may come back."""
 
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is JoinPhaseCompleted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.broker.calls import Call, Gather
-from coterie.broker.node import Node
+from coterie.broker.node import BrokerNode
 from coterie.coordinator.classic import ClassicGroupMember, State
 from coterie.coordinator.classic.group import NEVER
 from coterie.coordinator.consumer.group import Session
@@ -155,8 +155,8 @@ class _Heard:
     def __init__(self, session_ms: int, instance_id: str | None) -> None:
         self.session_ms = session_ms
         self.instance_id = instance_id
-        self.at: dict[str, tuple[int, Node]] = {}
-        """For each API: when a request was last received, without pauses of the broker, and the node."""
+        self.at: dict[str, tuple[int, BrokerNode]] = {}
+        """The time of the last request of each API, without pauses of the broker, and the node."""
 
 
 class RebalancesHaveCauses(Observer):
@@ -230,7 +230,7 @@ class RebalancesHaveCauses(Observer):
                 self.fails(f"{fact.member_id} expired {silent_ms} ms after it was heard")
 
     def _is_beating(self, fact: MemberExpired) -> bool:
-        """Under this id and generation: then every beat of it is granted."""
+        """Return whether the member sends heartbeats under this id and generation: then all of them succeed."""
         for consumer in self.world.consumers.values():
             member = consumer.member
             if member.member_id == fact.member_id:

@@ -59,7 +59,7 @@ class _ConsumerMember:
     state: str | None = None
     held: set[PartitionKey] = field(default_factory=set)
     pending: set[PartitionKey] = field(default_factory=set)
-    """What it has yet to give back, of what it holds."""
+    """The partitions that it has yet to revoke."""
 
 
 @dataclass(slots=True)
@@ -73,11 +73,11 @@ class _Epoch:
     left: list[str]
     change: OwnerChanges = field(default_factory=OwnerChanges)
     computed_ms: int | None = None
-    """When the target assignment was computed."""
+    """The time at which the target assignment was computed."""
     reached: dict[str, int] = field(default_factory=dict)
-    """How long after the begin each member had all of its target."""
+    """The time after the begin at which each member had all of its target."""
     revoked: dict[str, int | None] = field(default_factory=dict)
-    """How long after the begin each member that had to give up partitions had; None if it has not."""
+    """The time after the begin at which each member had revoked its partitions; None if it has not."""
 
 
 class ConsumerGroupState:
@@ -97,7 +97,7 @@ class ConsumerGroupState:
         """Members that have not reached the epoch, kept so that a record does not cost a look at the whole group."""
         self._rebalance: _Epoch | None = None
         self._next = EpochChanges()
-        """What was written before the epoch that it leads to."""
+        """The changes that were written before the epoch that they lead to."""
 
     @property
     def is_there(self) -> bool:

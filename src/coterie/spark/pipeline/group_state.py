@@ -198,10 +198,10 @@ VERSION = 2
 """The version of the JSON of a state."""
 RECENT_MS = 3_600_000
 RECENT_REBALANCES = 1_000
-"""How many rebalances of the last hour are kept; a group with more is unstable, however many they are."""
+"""The number of rebalances of the last hour that are kept; a group with more is unstable in any case."""
 
 
-class GroupState:
+class GroupHistory:
     """One group; `rows` collects what its records say. MalformedError leaves the state as it was."""
 
     def __init__(self, group_id: str, names: Mapping[str, str] | None = None) -> None:
@@ -271,7 +271,7 @@ class GroupState:
         )
 
     @classmethod
-    def from_json(cls, group_id: str, names: Mapping[str, str], text: str) -> GroupState:
+    def from_json(cls, group_id: str, names: Mapping[str, str], text: str) -> GroupHistory:
         data: Any = json.loads(text)
         if data.get("version") != VERSION:
             raise CoterieError(

@@ -157,7 +157,7 @@ class ParquetStore:
 
 ROWS_PER_FILE = 1_000_000
 LOOKED_UP = 10_000
-"""How many records are looked up for their age, those with the most lag first; for the others the commit's is taken."""
+"""The number of records whose age is looked up, those with the most lag first; others get the age of the commit."""
 _TIMES_ARROW = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("committed", pa.int64()), ("record_ms", pa.int64())]
 )
@@ -167,12 +167,12 @@ LOOKUP_TIMEOUT_MS = "10000"
 @dataclass(frozen=True)
 class PipelineOptions:
     out: str
-    """Where the tables go: a directory, or a URI that Spark can write to."""
+    """The place of the tables: a directory, or a URI that Spark can write to."""
     kafka: Mapping[str, str]
     """Settings of the client, as `kafka.bootstrap.servers`."""
     records_per_batch: int = 5_000_000
     every_s: float = 60.0
-    """How often a batch begins and lag is measured, when the pipeline follows the log."""
+    """The interval of batches and of lag measurements, when the pipeline follows the log."""
     source: Mapping[str, str] = field(default_factory=dict)
     """More options of the source."""
 
@@ -184,7 +184,7 @@ class GroupsPipeline:
         self._say = say
         self.store = ParquetStore(spark, options.out)
         self._one_at_a_time = Lock()
-        """For a batch or a measurement; Spark runs the batch on a thread of its own."""
+        """The lock of a batch or a measurement; Spark runs the batch on a thread of its own."""
 
     def once(self) -> None:
         """Read all that is there now, then measure lag and health."""

@@ -1,4 +1,4 @@
-"""Who owned which partition of a group, and since when; and the rows that the state of a group is written to.
+"""The owner of each partition of a group, and since when; and the rows that the state of a group is written to.
 
 A partition that nobody owned for a while is remembered, with its last owner, until it has an owner again.
 """
@@ -17,7 +17,7 @@ CLASSIC, CONSUMER = "classic", "consumer"
 
 
 class LogPosition(NamedTuple):
-    """Where a record is in the log, and when it was written."""
+    """The position of a record in the log, and its timestamp."""
 
     log_partition: int
     log_offset: int
@@ -97,7 +97,7 @@ class PartitionOwner:
 
 @dataclass(slots=True)
 class OwnerChanges:
-    """What a rebalance has changed so far."""
+    """The changes that a rebalance has made so far."""
 
     moved: dict[PartitionKey, tuple[str, str, int | None]] = field(default_factory=dict)
     """Old and new owner of each partition that has moved, and how long it had none; None if it never had one."""

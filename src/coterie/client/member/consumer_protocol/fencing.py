@@ -1,4 +1,4 @@
-"""Losing the epoch: fenced, or failed for good. What the member owned is lost; its listener hears that in a poll."""
+"""Fencing: the member loses its epoch, or fails for good. Its partitions are lost; a poll calls the listener."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fence(member: ConsumerMemberData, code: ErrorCode, now_ms: int) -> Effects:
 
 
 def can_rejoin(member: ConsumerMemberData) -> bool:
-    """What was lost is given up first, during a poll."""
+    """Return whether the member can rejoin. It gives up lost partitions first, during a poll."""
     return member.calling is None and (member.may_call or not member.assigned)
 
 
@@ -79,7 +79,7 @@ def back_off(member: ConsumerMemberData, now_ms: int) -> Effects:
 
 
 def fail_for_good(member: ConsumerMemberData, error: Exception, code: ErrorCode, now_ms: int) -> Effects:
-    """Every poll raises it; unsubscribe or close ends it."""
+    """Fail for good: every poll raises the error, until unsubscribe or close."""
     effects = reset_epoch(member)
     if member.state not in IN_THE_GROUP:
         return effects

@@ -132,12 +132,12 @@ def look(member: ConsumerMemberData, now_ms: int) -> StartTimer:
 
 
 def must_look_sooner(member: ConsumerMemberData, now_ms: int) -> bool:
-    """Whether max.poll.interval.ms is over before the timer fires: a poll has ended, or the listener was called."""
+    """Return whether max.poll.interval.ms ends before the timer fires: a poll has ended, or a listener was called."""
     return now_ms < member.poll_deadline_ms < member.looks_at_ms and member.is_beating and _poll_counts(member)
 
 
 def _poll_is_late(member: ConsumerMemberData, now_ms: int) -> Effects:
-    """Others get the partitions; the listener hears of it when poll is called again."""
+    """Leave the group, since poll was not called in time. The listener is called in the next poll."""
     settings = member.settings
     exceeded = Emit(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, left=True))
     member.poll_late_since_ms = member.poll_deadline_ms
@@ -150,7 +150,7 @@ def _poll_is_late(member: ConsumerMemberData, now_ms: int) -> Effects:
 
 
 def send_leave(member: ConsumerMemberData, reason: str, now_ms: int) -> Effects:
-    """Once, without repeating it: the session timeout sees to the rest."""
+    """Send the leave once, without a retry: if it is lost, the session timeout ends the membership."""
     if not member.may_be_member:
         return []
     leave_sent = member.coordinator is not None

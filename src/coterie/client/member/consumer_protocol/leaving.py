@@ -16,7 +16,7 @@ from coterie.client.member.subscription import ENDING_REASON, call_listener, wat
 
 
 def start_leaving(member: ConsumerMemberData, now_ms: int) -> Effects:
-    """A reconciliation that is under way ends here. Heartbeats go on until the leave is sent."""
+    """End a reconciliation that is under way. Heartbeats continue until the leave is sent."""
     member.waiting_for = member.reconciling = member.resolving = None
     member.is_backing_off = False
     enter(member, PREPARE_LEAVING, now_ms)

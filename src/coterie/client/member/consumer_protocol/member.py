@@ -35,7 +35,7 @@ TopicIdPartitions = Mapping[UUID, frozenset[int]]
 
 @dataclass(slots=True)
 class SentFields:
-    """What the coordinator was told last; None: it is told, or told again, with the next heartbeat."""
+    """The values that the coordinator was last sent. None: the next heartbeat sends the value, or sends it again."""
 
     topics: frozenset[str] | None = None
     remote_pattern: str | None = None
@@ -51,7 +51,7 @@ class Reconciliation:
     number: int
     partitions: TopicIdPartitions
     is_taken: bool = False
-    """Nothing is left to revoke, and the listener is called for what came."""
+    """True if nothing is left to revoke, and the listener is called for the new partitions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -64,10 +64,10 @@ class ConsumerMemberData(MemberBase):
 
     # heartbeat
     heartbeat_interval_ms: int = 0
-    """As the coordinator says; 0 before its first answer."""
+    """The interval that the coordinator returned; 0 before its first answer."""
     heartbeat_sent_ms: int = 0
     looks_at_ms: int = 0
-    """When the heartbeat timer fires."""
+    """The time at which the heartbeat timer fires."""
     wants_heartbeat: bool = False
     """One is due, or its state has to be reported at once."""
     sent: SentFields = field(default_factory=SentFields)
@@ -79,11 +79,11 @@ class ConsumerMemberData(MemberBase):
     # the assignment
     target: TopicIdPartitions = field(default_factory=dict)
     target_number: int = 0
-    """Which target it is since the join; 0: there is none yet."""
+    """The number of the target since the join; 0: there is none yet."""
     is_target_confirmed: bool = False
     """The coordinator has answered since the member last reported what it owns."""
     owned: TopicIdPartitions = field(default_factory=dict)
-    """What it reports to own, by topic id. `assigned` has the same by name, without what was just revoked."""
+    """The partitions that it reports, by topic id. `assigned` has them by name, without those just revoked."""
     reconciled_number: int = 0
     """The target that `owned` comes from."""
     reconciling: Reconciliation | None = None
@@ -135,7 +135,7 @@ class ConsumerMemberData(MemberBase):
         return self.has_generation or bool(self.pending_requests) or (self.state is JOINING and not self.stalled)
 
     def coordinator_found(self, _now_ms: int) -> Effects:
-        """Its coordinator has changed, so it hears of this member at once."""
+        """The coordinator has changed: send a heartbeat to the new one at once."""
         self.wants_heartbeat = self.is_beating
         return []
 
@@ -154,7 +154,7 @@ class ConsumerMemberData(MemberBase):
         return self.state in {STABLE, ACKNOWLEDGING} or (self.state is RECONCILING and self.reconciling is None)
 
     def may_still_commit(self, pending: PendingRequest) -> bool:
-        """With the epoch of now, as long as the partitions have not been given up: others may have committed since."""
+        """Return whether a commit may be sent with the current epoch: only while it owns the partitions."""
         if not self.has_generation or not pending.owned <= self.assigned:
             return False
         pending.generation_id = self.generation_id

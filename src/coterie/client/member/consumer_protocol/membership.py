@@ -109,7 +109,7 @@ AGENDA: Mapping[ConsumerMemberState, tuple[Callable[[ConsumerMemberData], bool],
     LEAVING: (has_left, finish),
     CLOSED: None,
 }
-"""What is to be done next in each state, beside heartbeats."""
+"""The next action in each state, beside heartbeats."""
 _MOST_STEPS = 50
 _ENDING_ALREADY = frozenset({PREPARE_LEAVING, LEAVING, CLOSED})
 

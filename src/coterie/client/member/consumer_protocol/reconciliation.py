@@ -1,4 +1,4 @@
-"""From the partitions that a member owns to those that it is assigned.
+"""Reconciliation: a member goes from the partitions that it owns to those that it is assigned.
 
 During a poll: commit and revoke what is not assigned any more, take what is new, and acknowledge by a heartbeat. The
 coordinator gives a revoked partition to another member only after that. Topics come by id: partitions of a topic that

@@ -1,4 +1,4 @@
-"""What the member wants to read: names, a pattern that the client matches, or a pattern that the broker matches."""
+"""The subscription of a member: names, a pattern that the client matches, or a pattern that the broker matches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def subscribe(member: ConsumerMemberData, event: Subscribed, _now_ms: int) -> Ef
 
 
 def _report(member: ConsumerMemberData) -> None:
-    """The coordinator hears at once that the subscription has changed."""
+    """Report the changed subscription to the coordinator at once."""
     sent = member.sent
     if member.state in IN_THE_GROUP and (sent.topics, sent.remote_pattern) != (member.topics, member.remote_pattern):
         member.wants_heartbeat = True
@@ -74,5 +74,5 @@ def metadata_changed(member: ConsumerMemberData, event: MetadataChanged, _now_ms
 
 
 def rejoin_asked(member: ConsumerMemberData, event: RejoinAsked, now_ms: int) -> Effects:
-    """There is no rebalance to begin: the broker assigns, and nothing would change."""
+    """Report that there is no rebalance to enforce: the broker assigns, and nothing would change."""
     return [Emit(RebalanceNotEnforced(now_ms, member.settings.group_id, event.reason))]
