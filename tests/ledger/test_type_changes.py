@@ -22,7 +22,7 @@ from coterie.facts import (
 )
 from coterie.ledger import RebalanceOutcome, TypeChange, fold, intervals_of, read_fact, write_fact
 from coterie.ledger.derived import derived_facts
-from coterie.protocol.consumer_group_records import ConsumerGroupRecord, read_consumer_group_record
+from coterie.protocol.consumer_group_records import MEMBER, ConsumerGroupRecord, read_consumer_group_record
 from coterie.protocol.messages import GroupRecord
 from coterie.protocol.offsets_topic import read_record
 
@@ -305,3 +305,28 @@ def test_a_group_that_was_deleted_is_not_converted() -> None:
     assert not [fact for fact in facts if isinstance(fact, TypeChange)]
     assert [fact.group_id for fact in facts if isinstance(fact, GroupDied)] == ["g", "other"]
     assert [fact.group_id for fact in derived_facts(records[: tombstone + 1]) if isinstance(fact, GroupDied)] == ["g"]
+
+
+def test_an_empty_consumer_group_that_kafka_downgrades_leaves_no_tombstones() -> None:
+    """K26, as observed in Kafka's log: the record of a classic group in generation 0 is all."""
+    world = emptied_and_downgraded()
+    records = [(at_ms, one) for at_ms, one in read(world) if one.value is not None or _is_of_member(one)]
+    facts = list(derived_facts(records, world.image.topic_names))
+    assert [fact for fact in facts if isinstance(fact, TypeChange)] == changes(world)
+    assert fold(facts)[-1].group_type == "classic" and not [fact for fact in facts if isinstance(fact, GroupDied)]
+
+
+def test_a_classic_group_in_a_later_generation_may_have_been_downgraded_long_ago() -> None:
+    """What was compacted is not made up."""
+    world = emptied_and_downgraded()
+    records = [(at_ms, one) for at_ms, one in read(world) if one.value is not None or _is_of_member(one)]
+    later = [(at, one) for at, one in records if not isinstance(one, GroupRecord) or _generation(one) > 0]
+    assert not [fact for fact in derived_facts(later) if isinstance(fact, TypeChange)]
+
+
+def _is_of_member(record: GroupRecord | ConsumerGroupRecord) -> bool:
+    return isinstance(record, ConsumerGroupRecord) and record.type == MEMBER
+
+
+def _generation(record: GroupRecord) -> int:
+    return -1 if record.value is None else record.value.generation_id

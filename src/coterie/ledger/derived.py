@@ -231,6 +231,7 @@ def derived_facts(
     """
     known: dict[str, Seen] = {}
     consumer_groups: dict[str, _ConsumerGroup] = {}
+    group: _ConsumerGroup | None
     ended: _Ended | None = None
     for at_ms, record in records:
         group_id = record.group_id
@@ -253,6 +254,9 @@ def derived_facts(
         if record.value is None:
             ended = _Ended(at_ms, group_id, known.pop(group_id, Seen(0)), facts.CLASSIC)
             continue
+        group = consumer_groups.pop(group_id, None)
+        if replaced is None and group is not None and group.is_empty and record.value.generation_id == 0:
+            replaced = _Ended(at_ms, group_id, group.seen(), facts.CONSUMER)  # Kafka writes no tombstones of it
         if replaced is not None:
             known[group_id] = yield from _downgraded(at_ms, group_id, replaced.last, record.value)
             continue
@@ -459,6 +463,10 @@ class _ConsumerGroup:
         """Assignments of members whose metadata was written again, and so compacted to a later place in the log."""
         self.upgraded_from: Seen | None = None
         """The classic group whose place it takes, until its first epoch."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self._epoch is not None and not self._members
 
     def seen(self) -> Seen:
         """Return the group as the record of a classic group is seen, with the members of its last epoch."""
