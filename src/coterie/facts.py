@@ -22,9 +22,11 @@ __all__ = [
     "Fact",
     "GroupCreated",
     "GroupDied",
+    "GroupDowngraded",
     "GroupEmptied",
     "GroupLoaded",
     "GroupUnloaded",
+    "GroupUpgraded",
     "JoinPhaseCompleted",
     "JoinPhaseStuck",
     "MemberAssigned",
@@ -99,13 +101,19 @@ class GroupCreated(Fact):
 
 @dataclass(slots=True)
 class GroupLoaded(Fact):
-    """A group was loaded from the log of its coordinator (rule C4)."""
+    """A group was loaded from the log of its coordinator (rule C4).
+
+    A rebalance of a classic group ends with its coordinator. A consumer group goes on to reconcile.
+    """
 
     state: str
     generation_id: int
+    """The generation, or group epoch."""
     members: Sequence[str]
     offsets: int
     assignments: Mapping[str, bytes]
+    group_type: str = CLASSIC
+    """classic or consumer (KIP-848)."""
 
 
 @dataclass(slots=True)
@@ -125,6 +133,34 @@ class GroupDied(Fact):
 @dataclass(slots=True)
 class GroupUnloaded(Fact):
     """The coordinator has shut down or another node has become the coordinator. The group is still in the log."""
+
+
+@dataclass(slots=True)
+class GroupUpgraded(Fact):
+    """A classic group has become a consumer group (KIP-848), since a consumer member joined it (K24)."""
+
+    member_id: str
+    """The consumer member; empty if it is not known."""
+    generation_id: int
+    """The last generation."""
+    group_epoch: int
+    """The group epoch before the join: the last generation or, if the group was empty, that of a new group."""
+    members: Sequence[str]
+    """The members that it had. They stay, and go on with the classic protocol."""
+
+
+@dataclass(slots=True)
+class GroupDowngraded(Fact):
+    """A consumer group (KIP-848) has become a classic group: only classic members are left, or it was empty (K26)."""
+
+    member_id: str
+    """The consumer member that has gone, or the classic member that joined in its place; empty if it is not known."""
+    group_epoch: int
+    """The last group epoch."""
+    generation_id: int
+    """The generation that it begins with: the last group epoch or, if the group was empty, 0."""
+    members: Sequence[str]
+    """The members that are left."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from broker.driver import Client, World
+from broker.test_facts_topic import kept as facts_kept
+from coterie.broker.maintenance.facts_topic import WRITE_EVERY_MS
 from coterie.errors import CoterieError
+from coterie.ledger import RebalanceOutcome, fold
 from coterie.protocol.api import ResourceType
 from coterie.storage import MemoryFiles
 from coterie.storage.metadata_files import GROUP_CONFIGS
@@ -32,6 +35,19 @@ def joins(client: Client, group: str = "g", member: str = "m", topics: tuple[str
         subscribed_topic_names=topics,
         topic_partitions=(),
         **said,
+    )
+
+
+def beats(client: Client, member: str, epoch: int, owned: Any = None) -> Any:
+    return ask(
+        client,
+        *("consumer_group_heartbeat", 1),
+        group_id="g",
+        member_id=member,
+        member_epoch=epoch,
+        rebalance_timeout=-1,
+        subscribed_topic_names=None,
+        topic_partitions=owned,
     )
 
 
@@ -69,6 +85,24 @@ def test_a_group_comes_back_after_a_restart() -> None:
         2,
         ["m"],
     )
+
+
+def test_the_topic_of_facts_has_one_rebalance_over_a_restart() -> None:
+    """K27: the group goes on to reconcile, and the facts of both runs tell of one rebalance."""
+    world, client = prepared()
+    given = joins(client, member="a").assignment.topic_partitions
+    joins(client, member="b")
+    told = beats(client, "a", 2)
+    (kept,) = told.assignment.topic_partitions
+    assert len(given[0].partitions) == 2 and len(kept.partitions) == 1
+    world, client = started_again(world)
+    owned = ({"topic_id": kept.topic_id, "partitions": kept.partitions},)
+    beats(client, "a", 2, owned)
+    beats(client, "b", 3)
+    world.advance(WRITE_EVERY_MS)
+    last = fold(facts_kept(world))[-1]
+    assert (last.culprit, last.outcome, last.generation_id) == ("b", RebalanceOutcome.STABLE, 3)
+    assert (last.took_ms, len(last.restarts_ms), len(last.moves), last.kept) == (1_000, 1, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ __all__ = ["CONSUMER_GROUPS"]
 
 _GROUP = ("tests/coordinator/consumer",)
 _MEMBER = ("tests/client/member/consumer_protocol",)
+_LEDGER = ("tests/ledger",)
 _OF = "coordinator/consumer/"
 _BY = "client/member/consumer_protocol/"
 
@@ -19,6 +20,8 @@ CONSUMER_GROUPS = [
            "if last_ms and 0 <= wall_ms - last_ms < group.assignment_interval_ms:", "if False:", tests=_GROUP),
     Mutant("K3", "a member gets the group epoch", _OF + "reconciliation.py",
            "return group.assignment_epoch, member.epoch, state,", "return group.group_epoch, member.epoch, state,", tests=_GROUP),
+    Mutant("K3", "a member with all of its target gets the group epoch", _OF + "reconciliation.py",
+           "return group.assignment_epoch, member.epoch, MemberState.STABLE,", "return group.group_epoch, member.epoch, MemberState.STABLE,", tests=_GROUP),
     Mutant("K4", "a group is Stable before its members are", _OF + "group.py",
            "return GroupState.STABLE if self.all_reconciled() else GroupState.RECONCILING", "return GroupState.STABLE", tests=_GROUP),
     Mutant("K5", "a join need not say that it owns nothing", _OF + "heartbeat.py", "if request.owned is None or request.owned:", "if request.owned:", tests=_GROUP),
@@ -113,6 +116,16 @@ CONSUMER_GROUPS = [
     Mutant("K28", "new partitions are not seen", _OF + "topic_image.py", r"{name}\0{topic.id}\0{topic.partitions}\0", r"{name}\0{topic.id}\0", tests=_GROUP),
     Mutant("K28", "topics are compared once", _OF + "change.py", "return metadata_hash(group.image, group.subscribed_topics()) != group.metadata_hash",
            "return False", tests=_GROUP),
+    # events and ledger
+    Mutant("K24", "an upgrade is not told", _OF + "conversion.py", "    change.facts.append(GroupUpgraded(now_ms, group.group_id, member_id, *epochs, list(classic.members)))\n", "", tests=_LEDGER),
+    Mutant("K24", "a rebalance has no end if its group is upgraded", _OF + "conversion.py", "    group.is_rebalancing = classic.state in (PREPARING_REBALANCE, COMPLETING_REBALANCE)\n", "", tests=_LEDGER),
+    Mutant("K26", "a downgrade is not told", _OF + "conversion.py", "    effects.append(Emit(GroupDowngraded(now_ms, group.group_id, written.member_id, *epochs, list(assignments))))\n", "", tests=_LEDGER),
+    Mutant("K26", "a rebalance has no end if its group is downgraded", _OF + "conversion.py", "    elif assignments:", "    elif False:", tests=_LEDGER),
+    Mutant("K27", "a rebalance is lost when its coordinator moves", "ledger/rebalances.py", "    if current is None or not current.is_of_consumer_group:\n        _ended", "    if True:\n        _ended", tests=_LEDGER),
+    Mutant("K27", "a rebalance is lost when its coordinator crashes", "ledger/rebalances.py", "    if current is None or not is_same or not current.is_of_consumer_group:", "    if current is None or True:", tests=_LEDGER),
+    Mutant("K27", "any epoch that is loaded is the one that was under way", "ledger/rebalances.py", "    if current is None or not is_same or not current.is_of_consumer_group:", "    if current is None or not current.is_of_consumer_group:", tests=_LEDGER),
+    Mutant("K27", "a restart is not noted", "ledger/rebalances.py", "    current.restarts_ms.append(fact.at_ms)\n", "", tests=_LEDGER),
+    Mutant("K27", "a conversion in the log is an end", "ledger/derived.py", "        return isinstance(record, kind) and record.group_id == self.group_id and record.value is not None", "        return False", tests=_LEDGER),
     # the member
     Mutant("K3", "the member stays in its first epoch", _BY + "heartbeat.py", "    member.generation_id = reply.member_epoch\n",
            "    member.generation_id = max(member.generation_id, 0) or reply.member_epoch\n", tests=_MEMBER),

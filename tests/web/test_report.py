@@ -12,6 +12,9 @@ from coterie.facts import (
     AssignmentStored,
     Cause,
     Fact,
+    GroupDowngraded,
+    GroupLoaded,
+    GroupUpgraded,
     MemberAssigned,
     MemberJoined,
     MemberLeft,
@@ -183,3 +186,34 @@ def test_a_consumer_group_has_epochs_its_own_phases_and_the_members_that_were_wa
     svg = ET.fromstring(picture(intervals_of(told), fold(told)))
     widths = [float(one.get("width", 0)) for one in svg.iter() if one.get("class", "").startswith("phase")]
     assert widths == pytest.approx([834 * 0.1, 834 * 0.7], abs=0.2), "of 5 s, 500 ms and 3.5 s"
+
+
+def test_a_rebalance_says_when_its_coordinator_restarted() -> None:
+    """K27: a consumer group goes on."""
+    facts: list[Fact] = [
+        RebalanceStarted(0, "g", Cause.NEW_MEMBER, "a-id", None, 1, [], CONSUMER),
+        GroupLoaded(3_000, "g", "Reconciling", 2, ["a-id"], 0, {}, CONSUMER),
+        MemberAssigned(5_000, "g", "a-id", 2, "Stable", {"t": [0]}, {}),
+        AssignmentStored(5_000, "g", 2, {"a-id": write_assignment(Assignment({"t": [0]}))}),
+    ]
+    text = Checker(report("Rebalances", facts)).text
+    assert "stablecoordinator restarted after 3.0 s" in text
+    assert "5.0 s" in text and "restarted" not in Checker(report("Rebalances", [facts[0], *facts[2:]])).text
+
+
+def test_upgrades_and_downgrades_have_rows_between_the_rebalances() -> None:
+    """K24, K26: in the order of their times, with the member behind them."""
+    facts = [
+        *story(),
+        MemberJoined(20_000, "g", "z-id", None, "<z>", "h"),
+        GroupUpgraded(20_000, "g", "z-id", 3, 3, ["b-id"]),
+        RebalanceStarted(20_000, "g", Cause.NEW_MEMBER, "z-id", None, 3, ["b-id"], CONSUMER),
+        GroupDowngraded(25_000, "g", "z-id", 4, 4, []),
+        GroupUpgraded(25_000, "other", "", 1, 1, []),
+    ]
+    page = Checker(report("Rebalances", facts))
+    upgrade = page.text.index("upgraded to a consumer group (KIP-848)<z>31 classic member stayed")
+    downgrade = page.text.index("downgraded to a classic group<z>4it was empty")
+    assert page.text.index("the consumer is being closed") < upgrade < downgrade
+    assert page.text.count("graded to a c") == 2, "of this group alone"
+    assert "4 rebalances in 1 group" in page.text

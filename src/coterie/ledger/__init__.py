@@ -7,7 +7,7 @@ It reads the facts of a Coterie broker, or those that `derived.py` derives from 
 from __future__ import annotations
 
 from coterie.ledger.ownership import Interval, Move, Ownership, intervals_of
-from coterie.ledger.rebalances import Bookmark, Ledger, Rebalance, RebalanceOutcome, fold
+from coterie.ledger.rebalances import Bookmark, Ledger, Rebalance, RebalanceOutcome, TypeChange, fold
 from coterie.ledger.written_facts import field_names, plain, read_fact, write_fact
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Ownership",
     "Rebalance",
     "RebalanceOutcome",
+    "TypeChange",
     "field_names",
     "fold",
     "intervals_of",

@@ -11,8 +11,8 @@ epoch, the target assignment, and what each member is assigned. So the log has t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 from typing import Any
 from uuid import UUID
@@ -231,18 +231,79 @@ def derived_facts(
     """
     known: dict[str, Seen] = {}
     consumer_groups: dict[str, _ConsumerGroup] = {}
+    group: _ConsumerGroup | None
+    ended: _Ended | None = None
     for at_ms, record in records:
         group_id = record.group_id
+        if ended is not None:
+            if ended.is_tombstone_of_it(record):
+                continue
+            if not ended.is_replaced_by(record):
+                yield ended.fact()
+                ended = None
+        replaced, ended = ended, None
         if isinstance(record, ConsumerGroupRecord):
             group = consumer_groups.setdefault(group_id, _ConsumerGroup(group_id, names or {}))
+            if replaced is not None:
+                group.upgraded_from = replaced.last
+            last = group.seen() if record.type == EPOCH and record.value is None else None
             yield from group.apply(at_ms, record)
+            if last is not None and last.generation_id:
+                ended = _Ended(at_ms, group_id, last, facts.CONSUMER)
+            continue
+        if record.value is None:
+            ended = _Ended(at_ms, group_id, known.pop(group_id, Seen(0)), facts.CLASSIC)
+            continue
+        group = consumer_groups.pop(group_id, None)
+        if replaced is None and group is not None and group.is_empty and record.value.generation_id == 0:
+            replaced = _Ended(at_ms, group_id, group.seen(), facts.CONSUMER)  # Kafka writes no tombstones of it
+        if replaced is not None:
+            known[group_id] = yield from _downgraded(at_ms, group_id, replaced.last, record.value)
             continue
         step = compare(known.pop(group_id, None), record.value)
-        if record.value is None or step.is_new_group:
-            yield facts.GroupDied(at_ms, group_id, "its record was deleted")
-        if step.now is not None and record.value is not None:
-            known[group_id] = step.now
-            yield from _facts_of(at_ms, group_id, step, record.value)
+        if step.is_new_group:
+            yield facts.GroupDied(at_ms, group_id, _DELETED)
+        assert step.now is not None
+        known[group_id] = step.now
+        yield from _facts_of(at_ms, group_id, step, record.value)
+    if ended is not None:
+        yield ended.fact()
+
+
+_DELETED = "its record was deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A group whose record was deleted. If a group of the other type follows, it was converted (K24, K26, K27)."""
+
+    at_ms: int
+    group_id: str
+    last: Seen
+    group_type: str
+
+    def is_tombstone_of_it(self, record: GroupRecord | ConsumerGroupRecord) -> bool:
+        """Return whether it is another tombstone of a consumer group that has ended."""
+        is_of_it = isinstance(record, ConsumerGroupRecord) and record.group_id == self.group_id
+        return is_of_it and record.value is None and self.group_type == facts.CONSUMER
+
+    def is_replaced_by(self, record: GroupRecord | ConsumerGroupRecord) -> bool:
+        kind = GroupRecord if self.group_type == facts.CONSUMER else ConsumerGroupRecord
+        return isinstance(record, kind) and record.group_id == self.group_id and record.value is not None
+
+    def fact(self) -> Fact:
+        return facts.GroupDied(self.at_ms, self.group_id, _DELETED)
+
+
+def _downgraded(at_ms: int, group_id: str, last: Seen, stored: StoredGroup) -> Generator[Fact, None, Seen]:
+    """Return the facts of a downgrade, and what the next record is compared with: it shows who is gone."""
+    now = Seen.of(stored)
+    gone = {name: about for name, about in last.members.items() if name not in now.members}
+    for member_id, (instance_id, _) in gone.items():
+        yield MemberGone(at_ms, group_id, member_id, instance_id)
+    epochs = (last.generation_id, now.generation_id)
+    yield facts.GroupDowngraded(at_ms, group_id, next(iter(gone), ""), *epochs, [*now.members])
+    return replace(now, members={**now.members, **gone})
 
 
 def _facts_of(at_ms: int, group_id: str, step: RecordChange, stored: StoredGroup) -> Iterator[Fact]:
@@ -400,6 +461,18 @@ class _ConsumerGroup:
         self._next = EpochChanges()
         self._early: dict[str, CurrentAssignment] = {}
         """Assignments of members whose metadata was written again, and so compacted to a later place in the log."""
+        self.upgraded_from: Seen | None = None
+        """The classic group whose place it takes, until its first epoch."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self._epoch is not None and not self._members
+
+    def seen(self) -> Seen:
+        """Return the group as the record of a classic group is seen, with the members of its last epoch."""
+        members = {name: (one.metadata.instance_id, "") for name, one in self._members.items()}
+        members |= {name: (instance_id, "") for name, instance_id in self._next.left.items()}
+        return Seen(self._epoch or 0, None, members)
 
     def apply(self, at_ms: int, record: ConsumerGroupRecord) -> Iterator[Fact]:
         value, about = record.value, record.about
@@ -426,7 +499,8 @@ class _ConsumerGroup:
         if epoch is not None and epoch == self._epoch:
             return  # the same again, with another hash of its topics
         if self._epoch is not None and (epoch is None or epoch < self._epoch):
-            yield facts.GroupDied(at_ms, self._group_id, "its record was deleted")
+            if epoch is not None:
+                yield facts.GroupDied(at_ms, self._group_id, _DELETED)
             new = {} if epoch is None else {one: self._members[one] for one in self._next.joiners}
             self._reset()  # if the epoch is lower, the tombstone was compacted away
             self._members, self._next.came = new, [*new]
@@ -434,6 +508,13 @@ class _ConsumerGroup:
             return
         before, self._epoch = self._epoch, epoch
         changes, self._next = self._next, EpochChanges()
+        if self.upgraded_from is not None:
+            classic, self.upgraded_from = self.upgraded_from, None
+            stayed = [one for one in self._members if one in classic.members]
+            first = epoch if stayed else FIRST_EPOCHS[0]
+            yield facts.GroupUpgraded(at_ms, self._group_id, "", classic.generation_id, first, stayed)
+            if stayed:
+                return
         was_classic = any(one.metadata.classic_session_timeout_ms is not None for one in self._members.values())
         if before is None and (epoch not in FIRST_EPOCHS or was_classic):  # a classic group was converted (K24)
             state = "Stable" if self._members else "Empty"
@@ -477,9 +558,9 @@ class _ConsumerGroup:
         self._members[member_id] = _Member(value)
         instance_id = value.instance_id
         old = self._next.joined(member_id, instance_id)
-        if old is None:
+        if old is None and (self.upgraded_from is None or member_id not in self.upgraded_from.members):
             yield facts.MemberJoined(at_ms, self._group_id, member_id, instance_id, value.client_id, value.client_host)
-        elif old != member_id:
+        elif old is not None and old != member_id:
             yield facts.MemberReplaced(at_ms, self._group_id, member_id, old, instance_id or "")
         early = self._early.pop(member_id, None)
         if early is not None:

@@ -1,7 +1,8 @@
 """Fold facts into rebalances: cause, member that caused it, last member to join, moved partitions, cost.
 
 A rebalance of a classic group has a join phase and a sync phase. In a consumer group (KIP-848) it is one group epoch:
-the group is Assigning until the target assignment is computed, and Reconciling until every member has reached it.
+the group is Assigning until the target assignment is computed, and Reconciling until every member has reached it. It
+goes on when its coordinator restarts or moves, since every step is in the log; a rebalance of a classic group is lost.
 
 `Bookmark` does it for one group and can be saved as JSON, with the rebalance that is running.
 """
@@ -79,6 +80,8 @@ class Rebalance:
 
     For a derived rebalance it is a lower bound. None if it is not known.
     """
+    restarts_ms: list[int] = field(default_factory=list)
+    """When the coordinator of a consumer group was started again, or another became it, during the rebalance."""
     is_derived: bool = False
     """It was derived from the records of the group (`derived.py`), not observed by the broker."""
     group_type: str = facts.CLASSIC
@@ -128,6 +131,11 @@ class Rebalance:
         return None if self.ended_ms is None or self.joined_ms is None else self.ended_ms - self.joined_ms
 
 
+TypeChange = facts.GroupUpgraded | facts.GroupDowngraded
+_TYPE_CHANGES = 100
+"""How many of a group are kept."""
+
+
 class Ledger:
     """The last `keep` rebalances of each group, for the `groups` that had one most recently."""
 
@@ -162,6 +170,11 @@ class Ledger:
     def book_of(self, group_id: str) -> GroupBook | None:
         return self._books.get(group_id)
 
+    def type_changes_of(self, group_id: str) -> list[TypeChange]:
+        """Return the upgrades and downgrades of a group, in their order."""
+        book = self._books.get(group_id)
+        return list(book.type_changes) if book else []
+
     def open_book(self, group_id: str, ownership: Ownership, running: Rebalance | None) -> None:
         """Continue with the saved state of a group."""
         self._books[group_id] = GroupBook(deque([running] if running else [], self._keep), ownership)
@@ -183,10 +196,11 @@ def fold(group_facts: Iterable[Fact]) -> list[Rebalance]:
 
 @dataclass(slots=True)
 class GroupBook:
-    """The rebalances of one group, and who owns its partitions."""
+    """The rebalances of one group, its changes of type, and who owns its partitions."""
 
     rebalances: deque[Rebalance]
     ownership: Ownership = field(default_factory=Ownership)
+    type_changes: deque[TypeChange] = field(default_factory=lambda: deque(maxlen=_TYPE_CHANGES))
 
     def running(self) -> Rebalance | None:
         last = self.rebalances[-1] if self.rebalances else None
@@ -206,6 +220,7 @@ class GroupBook:
             current.began_ms += by_ms
             if current.joined_ms is not None:
                 current.joined_ms += by_ms
+            current.restarts_ms = [at_ms + by_ms for at_ms in current.restarts_ms]
         self.ownership.clock_set(by_ms)
 
     def dropped(self, member_id: str, why: str, at_ms: int) -> None:
@@ -219,6 +234,13 @@ def _ended(book: GroupBook, fact: facts.GroupDied | facts.GroupUnloaded | facts.
     """Close a rebalance with its group. A new group closes it too, if the last one ended in a crash."""
     book.ownership.emptied()
     book.close(RebalanceOutcome.LOST, fact.at_ms)
+
+
+def _unloaded(book: GroupBook, fact: facts.GroupUnloaded) -> None:
+    """Close a rebalance of a classic group. One of a consumer group goes on when the group is loaded."""
+    current = book.running()
+    if current is None or not current.is_of_consumer_group:
+        _ended(book, fact)
 
 
 def _started(book: GroupBook, fact: facts.RebalanceStarted) -> None:
@@ -288,7 +310,7 @@ def _assigned(book: GroupBook, fact: facts.MemberAssigned) -> None:
         current.revoked_after_ms[who] = None
     elif current.revoked_after_ms.get(who, 0) is None:
         current.revoked_after_ms[who] = after_ms
-    if fact.state == MEMBER_STATES[0] and fact.member_epoch > current.old_generation_id:
+    if fact.state == _STABLE and fact.member_epoch > current.old_generation_id:
         current.joined_after_ms[who] = after_ms
     else:
         current.joined_after_ms.pop(who, None)
@@ -299,14 +321,21 @@ def _stored(book: GroupBook, fact: facts.AssignmentStored) -> None:
     current = book.close(RebalanceOutcome.STABLE, fact.at_ms)
     if current is None:
         return
-    if current.is_of_consumer_group:  # each member has said what it owns (`MemberAssigned`)
-        owned = sum(map(len, book.ownership.held.values()))
-        current.kept = owned - len({move.partition for move in current.moves})
+    if current.is_of_consumer_group:
+        _reconciled(book, current, moves, gap_ms)
         return
     current.moves, current.kept, current.unassigned_ms = moves, kept, gap_ms
     if current.is_derived:  # 0 would say that it is known
         current.moves = [replace(move, unassigned_ms=move.unassigned_ms or None) for move in moves]
         current.unassigned_ms = gap_ms or None
+
+
+def _reconciled(book: GroupBook, current: Rebalance, moves: list[Move], gap_ms: int) -> None:
+    """Add what the members have not said themselves (`MemberAssigned`): it is little, or nothing."""
+    current.moves += moves
+    current.unassigned_ms = (current.unassigned_ms or 0) + gap_ms
+    owned = sum(map(len, book.ownership.held.values()))
+    current.kept = owned - len({move.partition for move in current.moves})
 
 
 def _emptied(book: GroupBook, fact: facts.GroupEmptied) -> None:
@@ -317,11 +346,43 @@ def _emptied(book: GroupBook, fact: facts.GroupEmptied) -> None:
 
 
 def _loaded(book: GroupBook, fact: facts.GroupLoaded) -> None:
-    book.close(RebalanceOutcome.LOST, fact.at_ms)
-    book.ownership.assigned(fact.assignments, fact.at_ms)
+    """Go on with the rebalance of a consumer group, if it is the epoch that was under way. Else it is lost.
+
+    If the group is Stable, its last step is in the log, and the coordinator could not tell it any more.
+    """
+    current = book.running()
+    is_same = current is not None and (current.group_type, current.generation_id) == (
+        fact.group_type,
+        fact.generation_id,
+    )
+    if current is None or not is_same or not current.is_of_consumer_group:
+        book.close(RebalanceOutcome.LOST, fact.at_ms)
+        book.ownership.assigned(fact.assignments, fact.at_ms)
+        return
+    current.restarts_ms.append(fact.at_ms)
+    moves, _, gap_ms = book.ownership.assigned(fact.assignments, fact.at_ms)
+    _reconciled(book, current, moves, gap_ms)
+    if fact.state == _STABLE:
+        book.close(RebalanceOutcome.STABLE, fact.at_ms)
 
 
-_OPENS = frozenset({facts.RebalanceStarted, RebalanceSeen, facts.AssignmentStored, facts.GroupLoaded})
+def _type_changed(book: GroupBook, fact: TypeChange) -> None:
+    """Note it. A rebalance that was under way is superseded, or ends with the assignment that is stored then."""
+    book.type_changes.append(fact)
+
+
+_STABLE = MEMBER_STATES[0]
+"""The name of the state in which a group, or a member, has reconciled."""
+_OPENS = frozenset(
+    {
+        facts.RebalanceStarted,
+        RebalanceSeen,
+        facts.AssignmentStored,
+        facts.GroupLoaded,
+        facts.GroupUpgraded,
+        facts.GroupDowngraded,
+    }
+)
 _ENTRIES: Mapping[type[Fact], Callable[[GroupBook, Any], None]] = {
     facts.GroupCreated: _ended,
     facts.RebalanceStarted: _started,
@@ -331,8 +392,10 @@ _ENTRIES: Mapping[type[Fact], Callable[[GroupBook, Any], None]] = {
     facts.AssignmentStored: _stored,
     facts.GroupEmptied: _emptied,
     facts.GroupDied: _ended,
-    facts.GroupUnloaded: _ended,
+    facts.GroupUnloaded: _unloaded,
     facts.GroupLoaded: _loaded,
+    facts.GroupUpgraded: _type_changed,
+    facts.GroupDowngraded: _type_changed,
     facts.MemberRejoined: lambda book, fact: book.ownership.rejoined(fact.member_id, fact.metadata, fact.at_ms),
     facts.MemberReplaced: lambda book, fact: book.ownership.renamed(fact.old_member_id, fact.member_id),
     facts.MemberLeft: lambda book, fact: book.dropped(fact.member_id, "left", fact.at_ms),

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from html import escape
 from itertools import groupby
 
-from coterie.facts import CLASSIC, CONSUMER, Fact
-from coterie.ledger import Interval, Rebalance, RebalanceOutcome, fold, intervals_of
+from coterie.facts import CLASSIC, CONSUMER, Fact, GroupUpgraded
+from coterie.ledger import Interval, Rebalance, RebalanceOutcome, TypeChange, fold, intervals_of
 from coterie.web.picture import MemberNames, colour_of, picture
 
 PHASES: Mapping[str, tuple[str, str, str]] = {
@@ -84,7 +84,8 @@ def report(title: str, group_facts: Iterable[Fact], *, note: str = "", sections:
     ]
     for group in groups:
         mine = [one for one in rebalances if one.group_id == group]
-        parts += _group(group, mine, [one for one in intervals if one.group_id == group], names)
+        changes = [one for one in facts if isinstance(one, TypeChange) and one.group_id == group]
+        parts += _group(group, mine, changes, [one for one in intervals if one.group_id == group], names)
     if not groups:
         parts.append("<p>No group has rebalanced.</p>")
     parts += [line for section in sections for line in _section(section)]
@@ -100,7 +101,13 @@ def _summary(facts: Sequence[Fact], rebalances: Sequence[Rebalance], groups: Seq
     return f"{counted}, from {when} UTC, {_time(last - first)}."
 
 
-def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Interval], names: MemberNames) -> list[str]:
+def _group(
+    group: str,
+    rebalances: Sequence[Rebalance],
+    type_changes: Sequence[TypeChange],
+    intervals: Sequence[Interval],
+    names: MemberNames,
+) -> list[str]:
     moved, is_derived = sum(len(one.moves) for one in rebalances), any(one.is_derived for one in rebalances)
     has_times = all(one.has_times for one in rebalances)
     types = list(dict.fromkeys(one.group_type for one in rebalances)) or [CLASSIC]
@@ -108,6 +115,9 @@ def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Inte
     columns = ("", "began", "cause", "member", *phases, "moved", "kept", "unassigned", "outcome")
     unassigned = [one.unassigned_ms for one in rebalances if one.unassigned_ms is not None]
     took = [one.took_ms for one in rebalances if one.took_ms is not None]
+    times = [one.at_ms for one in type_changes] + [one.began_ms for one in rebalances]
+    rows = [(one.at_ms, _type_row(one, min(times), names)) for one in type_changes]
+    rows += [(one.began_ms, _row(number, one, min(times), names)) for number, one in enumerate(rebalances, 1)]
     figures = [
         ("rebalances", str(len(rebalances))),
         ("partitions moved", str(moved)),
@@ -127,7 +137,7 @@ def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Inte
         '<div class="wide"><table class="rebalances"><thead><tr>',
         *(f"<th>{column}</th>" for column in columns),
         "</tr></thead><tbody>",
-        *(_row(number, one, rebalances[0].began_ms, names) for number, one in enumerate(rebalances, 1)),
+        *(row for _, row in sorted(rows, key=lambda row: row[0])),
         "</tbody></table></div>",
         *(f"<p class='faint'>{PHASES_MEAN[one]}</p>" for one in types),
         f"<p class='faint'>{UNASSIGNED}</p></section>",
@@ -170,15 +180,35 @@ def _row(number: int, one: Rebalance, first_ms: int, names: MemberNames) -> str:
     after_join, after_sync = ("", waited) if one.is_of_consumer_group else (waited, "")
     unassigned = f"{(one.unassigned_ms or 0) / 1_000:.2f} s"
     unassigned = _known(unassigned, is_derived=one.is_derived, is_known=one.unassigned_ms is not None)
+    outcome = one.outcome if one.outcome is not RebalanceOutcome.RUNNING else "still running"
     cells = [
         f"<td class='n'>{number}</td><td class='n'>{at if one.has_times else f'before {at}'}</td>",
         f"<td>{escape(one.cause)}{reason}</td><td>{escape(member)}{lost}</td><td class='n'>{generation}</td>",
         f"<td class='n'>{join}{after_join}</td><td class='n'>{sync}{after_sync}</td>",
         f"<td class='n'>{_moves(one, names)}</td><td class='n'>{one.kept}</td>",
         f"<td class='n'>{unassigned}</td>",
-        f"<td>{escape(one.outcome if one.outcome is not RebalanceOutcome.RUNNING else 'still running')}</td>",
+        f"<td>{escape(outcome)}{_restarts(one)}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"
+
+
+def _restarts(one: Rebalance) -> str:
+    """Return when its coordinator was started again, or another became it."""
+    after = [_time(at_ms - one.began_ms) for at_ms in one.restarts_ms]
+    return "".join(f"<br><span class='faint'>coordinator restarted after {time}</span>" for time in after)
+
+
+def _type_row(change: TypeChange, first_ms: int, names: MemberNames) -> str:
+    """Return the row of an upgrade or a downgrade. It has no number, since it is no rebalance."""
+    is_upgrade = isinstance(change, GroupUpgraded)
+    what = "upgraded to a consumer group (KIP-848)" if is_upgrade else "downgraded to a classic group"
+    number = change.group_epoch if is_upgrade else change.generation_id
+    who = names.of(change.member_id) if change.member_id else ""
+    stay = f"{_count(len(change.members), 'classic member')} stayed" if change.members else "it was empty"
+    return (
+        f"<tr><td></td><td class='n'>{_time(change.at_ms - first_ms)}</td><td>{what}</td><td>{escape(who)}</td>"
+        f"<td class='n'>{number}</td><td colspan='6'>{stay}</td></tr>"
+    )
 
 
 def _moves(one: Rebalance, names: MemberNames) -> str:

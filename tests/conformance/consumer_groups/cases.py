@@ -248,8 +248,6 @@ def cases() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for state, before in SETUPS.items():
         for name, said in ways():
-            if "," in name and state not in {"unrevoked", "static away"}:
-                continue  # in two ways only where it can make a difference
             found[f"{state}: {name}"] = [*before, f"m0 beat {said}".rstrip(), *_AFTER]
         for name, steps in OTHER_REQUESTS.items():
             found[f"{state}: {name}"] = [*before, *steps]

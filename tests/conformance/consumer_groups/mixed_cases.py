@@ -135,7 +135,6 @@ SYNCS: Axes = (
 )
 BEATS: Axes = (_IDS, _INSTANCES, _EPOCHS)
 LEAVES: Axes = (_IDS, _INSTANCES, {"with the other": "also=z", "twice": "also=m0", "with a stranger": "also=stranger"})
-_IN_TWO_WAYS = {"both", "static classic"}
 
 
 def _ways(axes: Axes) -> Iterator[tuple[str, str]]:
@@ -391,7 +390,7 @@ def mixed_cases() -> dict[str, list[str]]:
         found[f"classic with {name}"] = [*before, f"z {_BEAT} names=t", *_SEEN, *_AFTER_UPGRADE]
     for state, before in SETUPS.items():
         for request, (said, axes) in _REQUESTS.items():
-            for name, text in (*_ways(axes), *(_two_ways(axes) if state in _IN_TWO_WAYS else ())):
+            for name, text in (*_ways(axes), *_two_ways(axes)):
                 found[f"{state}: {request}, {name}"] = [*before, f"{said} {text}".rstrip(), *_AFTER]
         for name, steps in OTHER_REQUESTS.items():
             found[f"{state}: {name}"] = [*before, *steps]

@@ -152,3 +152,18 @@ def test_the_ledger_knows_what_moved() -> None:
     assert (second.culprit, second.outcome.value, second.protocol_name) == ("b", "stable", "range")
     assert sorted(move.partition for move in second.moves) == [("t", 2), ("t", 3)]
     assert [fact.generation_id for fact in world.world.facts if isinstance(fact, AssignmentStored)] == [2, 3]
+
+
+def test_a_member_reaches_the_epoch_of_the_target_and_not_the_group_epoch() -> None:
+    """K3: the group epoch is ahead while the interval between two targets lasts (K2)."""
+    world = GroupWorld({"group_consumer_assignment_interval_ms": 1_000}, t=2)
+    a = world.member("a").joins("t", assignor="range")
+    world.world.advance(1_000)
+    b = world.member("b").joins("t", assignor="range", expect={})
+    world.member("c").joins("t", assignor="range", expect={})
+    world.expect("Assigning", 4, 3)
+    a.beats(expect={"t": [0]}).gives_up()
+    b.beats(expect={"t": [1]})
+    world.expect("Assigning", 4, 3)
+    assert (a.epoch, b.epoch) == (3, 3)
+    assert world.group.members["b"].assigned == {world.image.topics["t"].id: {1: 3}}

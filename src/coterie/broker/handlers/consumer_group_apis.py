@@ -26,15 +26,38 @@ from coterie.protocol.messages import (
     DescribeConsumerGroup,
     DescribedConsumerGroup,
     DescribedConsumerMember,
+    Token,
 )
 
-__all__ = ["ConsumerGroupApis"]
+__all__ = ["ConsumerGroupApis", "to_coordinator"]
 
 READ, DESCRIBE = AclOperation.READ, AclOperation.DESCRIBE
 GROUP, TOPIC = AclResourceType.GROUP, AclResourceType.TOPIC
 DENIED, TOPIC_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 MAKES_ITS_ID = 1
 """The first version of the heartbeat in which a client makes its member id."""
+
+
+def to_coordinator(
+    said: consumer_group_heartbeat.Request, token: Token, frame: bytes, host: str, version: int
+) -> ConsumerGroupHeartbeat:
+    """Return a heartbeat as the coordinator takes it."""
+    return ConsumerGroupHeartbeat(
+        token,
+        said.group_id,
+        said.member_id,
+        said.member_epoch,
+        said.instance_id,
+        said.rack_id,
+        said.rebalance_timeout_ms,
+        said.subscribed_topic_names,
+        said.subscribed_topic_regex,
+        said.server_assignor,
+        _by_topic(said.topic_partitions),
+        client_id=client_id_of(frame),
+        client_host=f"/{host}",
+        needs_member_id=version >= MAKES_ITS_ID,
+    )
 
 
 class ConsumerGroupApis:
@@ -71,22 +94,7 @@ class ConsumerGroupApis:
             return self._responses.answer(call, _response(answers[0]), at_ms)
 
         gather = Gather(call, 1, finish)
-        request = ConsumerGroupHeartbeat(
-            gather.part(0),
-            said.group_id,
-            said.member_id,
-            said.member_epoch,
-            said.instance_id,
-            said.rack_id,
-            said.rebalance_timeout_ms,
-            said.subscribed_topic_names,
-            said.subscribed_topic_regex,
-            said.server_assignor,
-            _by_topic(said.topic_partitions),
-            client_id=client_id_of(frame),
-            client_host=f"/{call.connection.host}",
-            needs_member_id=call.version >= MAKES_ITS_ID,
-        )
+        request = to_coordinator(said, gather.part(0), frame, call.connection.host, call.version)
         if not said.member_id:
             request.fresh_id = urlsafe_b64encode(self._fresh_id().bytes).decode().rstrip("=")
         if self._auth.authorizer is not None:

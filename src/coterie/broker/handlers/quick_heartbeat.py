@@ -8,13 +8,14 @@ heartbeat of a consumer group that changes anything (`coordinator/consumer/stead
 from __future__ import annotations
 
 from coterie.broker.calls import Connection
+from coterie.broker.handlers.consumer_group_apis import to_coordinator
 from coterie.broker.security.authorizer import StandardAuthorizer
 from coterie.coordinator.consumer import says_nothing_new
 from coterie.coordinator.runtime import GroupCoordinator
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import consumer_group_heartbeat, heartbeat
-from coterie.protocol.frames import client_id_of, response_frame
+from coterie.protocol.frames import response_frame
 from coterie.protocol.messages import ConsumerGroupHeartbeat, Heartbeat
 
 __all__ = ["HEARTBEAT", "QuickHeartbeat"]
@@ -110,22 +111,9 @@ class QuickHeartbeat:
         at = _body_at(frame)
         if at is None or self._connection is None:
             return None
-        said = consumer_group_heartbeat.read_request(frame, at, frame[_VERSION_AT])
-        request = ConsumerGroupHeartbeat(
-            None,
-            said.group_id,
-            said.member_id,
-            said.member_epoch,
-            said.instance_id,
-            said.rack_id,
-            said.rebalance_timeout_ms,
-            said.subscribed_topic_names,
-            said.subscribed_topic_regex,
-            said.server_assignor,
-            None if said.topic_partitions is None else {},
-            client_id=client_id_of(frame),
-            client_host=f"/{self._connection.host}",
-        )
+        version = frame[_VERSION_AT]
+        said = consumer_group_heartbeat.read_request(frame, at, version)
+        request = to_coordinator(said, None, frame, self._connection.host, version)
         return request if says_nothing_new(request) else None
 
     def _may(self, group_id: str) -> bool:

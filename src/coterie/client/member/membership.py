@@ -1,5 +1,7 @@
 """The member as drivers see it: an event in, effects out. RULES has the function that handles each event.
 
+OF_BOTH_PROTOCOLS has those that a member of a KIP-848 group (`consumer_protocol/`) handles in the same way.
+
 A rule changes data and answers its event. Then the next step of the state is taken, if it can be (AGENDA). So a step
 that had to wait need not be called from each place that makes it possible.
 """
@@ -7,7 +9,7 @@ that had to wait need not be called from each place that makes it possible.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from coterie.client.member import events
 from coterie.client.member.effects import CommitEnded, CommittedEnded, Effects, Ended, Fail, Listened
@@ -79,6 +81,7 @@ from coterie.errors import IllegalTransitionError
 from coterie.facts import Emit
 
 Step = Callable[[MemberData, int], Effects]
+Rule = Callable[[Any, Any, int], Effects]
 
 
 def can_raise_failure(member: MemberBase) -> bool:
@@ -107,13 +110,19 @@ AGENDA: Mapping[MemberState, tuple[Callable[[MemberData], bool], Step] | None] =
     MemberState.CLOSED: None,
 }
 _MOST_STEPS = 50
+MemberT = TypeVar("MemberT", bound=MemberBase)
 _ENDING_ALREADY = frozenset({MemberState.LEAVING, MemberState.CLOSED})
 
 
-def take_steps(member: MemberData, effects: Effects, now_ms: int) -> None:
+def take_steps(
+    member: MemberT,
+    next_step: Callable[[MemberT], Callable[[MemberT, int], Effects] | None],
+    effects: Effects,
+    now_ms: int,
+) -> None:
     """Take every step that can be taken now, and append its effects to `effects`."""
     steps = 0
-    while (step := _next(member)) is not None:
+    while (step := next_step(member)) is not None:
         steps += 1
         if steps > _MOST_STEPS:
             raise IllegalTransitionError(f"{_MOST_STEPS} steps in {member.state} without an end: a bug in Coterie")
@@ -237,46 +246,56 @@ def _metadata_answered(member: MemberData, event: events.MetadataAnswered, now_m
     return rule(member, event, now_ms)
 
 
-def _positions_answered(member: MemberData, event: events.PositionsAnswered, now_ms: int) -> Effects:
-    if event is member.auto_asked:
-        member.auto_asked = None
-        return positions_for_auto_commit(member, event, now_ms)
-    if event is not member.waiting_for:
-        return []
-    member.waiting_for = None
-    rule = positions_on_close if member.state is MemberState.LEAVING else positions_before_join
-    return rule(member, event, now_ms)
+def positions_answered(leaving: object, before_rebalance: Rule) -> Rule:
+    """Return the rule for positions: those of an auto-commit, of a close in the state `leaving`, or of a rebalance."""
+
+    def rule(member: MemberBase, event: events.PositionsAnswered, now_ms: int) -> Effects:
+        if event is member.auto_asked:
+            member.auto_asked = None
+            return positions_for_auto_commit(member, event, now_ms)
+        if event is not member.waiting_for:
+            return []
+        member.waiting_for = None
+        return (positions_on_close if member.state is leaving else before_rebalance)(member, event, now_ms)
+
+    return rule
 
 
-RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
+OF_BOTH_PROTOCOLS: Mapping[type, Rule] = {
     # what the user does
-    events.Subscribed: subscribe,
     events.UnsubscribeAsked: unsubscribe_asked,
     events.PollBegan: poll_began,
     events.PollEnded: poll_ended,
     events.CommitAsked: commit_asked,
     events.CommittedAsked: committed_asked,
-    events.RejoinAsked: rejoin_asked,
     events.CloseAsked: close_asked,
+    # answers to effects
+    events.CoordinatorAnswered: lookup_answered,
+    events.TopicsAnswered: topics_answered,
+    events.CommitAnswered: commit_answered,
+    events.CommittedAnswered: committed_answered,
+    # timers that rang
+    events.AutoCommitDue: auto_commit_due,
+}
+RULES: Mapping[type, Rule] = {
+    **OF_BOTH_PROTOCOLS,
+    # what the user does
+    events.Subscribed: subscribe,
+    events.RejoinAsked: rejoin_asked,
     # news of the cluster
     events.MetadataChanged: metadata_changed,
     # answers to effects
-    events.CoordinatorAnswered: lookup_answered,
     events.MetadataAnswered: _metadata_answered,
-    events.PositionsAnswered: _positions_answered,
-    events.TopicsAnswered: topics_answered,
+    events.PositionsAnswered: positions_answered(MemberState.LEAVING, positions_before_join),
     events.ListenerAnswered: listener_answered,
     events.JoinAnswered: join_answered,
     events.SyncAnswered: sync_answered,
     events.HeartbeatAnswered: heartbeat_answered,
     events.LeaveAnswered: leave_answered,
-    events.CommitAnswered: commit_answered,
-    events.CommittedAnswered: committed_answered,
     # timers that rang
     events.HeartbeatDue: heartbeat_due,
     events.RetryDue: retry_due,
     events.PrepareDue: prepare_due,
-    events.AutoCommitDue: auto_commit_due,
     events.CloseDue: close_due,
 }
 
@@ -291,7 +310,7 @@ class Membership(MemberData):
         if self.state is MemberState.CLOSED:
             return when_closed(self, event)
         effects = RULES[type(event)](self, event, now_ms)
-        take_steps(self, effects, now_ms)
+        take_steps(self, _next, effects, now_ms)
         return effects
 
     def explain(self, now_ms: int) -> str:

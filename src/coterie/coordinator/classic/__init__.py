@@ -1,109 +1,24 @@
-"""The rules of one classic group, pure: `handle(group, event, now_ms)` returns effects.
+"""The rules of one classic group, pure: a rule takes group, event and time, and returns effects.
 
 Knows no clock, no disk, no network and no other group. Read `states.py` first (the tables), then `group.py` (what a
-group is), then the file named after the request you are interested in. RULES says which function handles what.
+group is), then the file named after the request you are interested in. `rules.py` says which function handles what.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from coterie.coordinator.classic import effects
-from coterie.coordinator.classic.describe_group import describe_group, listed
+from coterie.coordinator.classic.describe_group import listed
 from coterie.coordinator.classic.effects import Effects
 from coterie.coordinator.classic.group import ClassicGroupMember, Group
-from coterie.coordinator.classic.heartbeat import heartbeat, session_due
-from coterie.coordinator.classic.join_group import creation_written, join_group, join_precheck, static_member_written
-from coterie.coordinator.classic.join_phase import join_phase_due
-from coterie.coordinator.classic.leave_group import leave_group
-from coterie.coordinator.classic.lifecycle import delete_group, deletion_written, empty_written, loaded, restore, unload
+from coterie.coordinator.classic.lifecycle import loaded, restore, unload
 from coterie.coordinator.classic.states import State
-from coterie.coordinator.classic.sync_group import assignment_written, sync_group, sync_phase_due, sync_precheck
-from coterie.coordinator.offsets.offset_metadata_manager import (
-    expiry_due,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offsets_written,
-    tombstones_written,
-    topics_deleted,
-    transaction_ended,
-)
 from coterie.coordinator.offsets.offsets_group import HeldBytes
-from coterie.errors import ErrorCode
-from coterie.protocol.messages import (
-    DeleteGroup,
-    DescribeGroup,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    SyncGroup,
-    TopicsDeleted,
-)
-from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 __all__ = [
-    "RULES",
     "ClassicGroupMember",
     "Effects",
     "Group",
     "HeldBytes",
     "State",
-    "handle",
     "listed",
     "loaded",
     "restore",
     "unload",
 ]
-
-RULES: Mapping[type, Callable[[Group, Any, int], Effects]] = {
-    # requests
-    JoinGroup: join_group,
-    SyncGroup: sync_group,
-    Heartbeat: heartbeat,
-    LeaveGroup: leave_group,
-    OffsetCommit: offset_commit,
-    OffsetFetch: offset_fetch,
-    OffsetDelete: offset_delete,
-    DeleteGroup: delete_group,
-    DescribeGroup: describe_group,
-    # timers that rang
-    effects.SessionDue: session_due,
-    effects.JoinPhaseDue: join_phase_due,
-    effects.SyncPhaseDue: sync_phase_due,
-    effects.ExpiryDue: expiry_due,
-    # writes that ended
-    effects.CreationWritten: creation_written,
-    effects.EmptyWritten: empty_written,
-    effects.AssignmentWritten: assignment_written,
-    effects.StaticMemberWritten: static_member_written,
-    effects.OffsetsWritten: offsets_written,
-    effects.TombstonesWritten: tombstones_written,
-    effects.DeletionWritten: deletion_written,
-    # news from elsewhere
-    effects.TransactionEnded: transaction_ended,
-    TopicsDeleted: topics_deleted,
-}
-
-
-def _needs_group_id(request: Any, _settings: GroupCoordinatorSettings) -> ErrorCode:
-    return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
-
-
-# What is wrong with a request on any node: checked before the question who coordinates its group (section 2).
-PRECHECKS: Mapping[type, Callable[[Any, GroupCoordinatorSettings], ErrorCode]] = {
-    JoinGroup: join_precheck,
-    SyncGroup: sync_precheck,
-    Heartbeat: _needs_group_id,
-    LeaveGroup: _needs_group_id,
-    OffsetDelete: _needs_group_id,
-}
-
-
-def handle(group: Group, event: Any, now_ms: int) -> Effects:
-    """Handle `event` at `now_ms` and return the effects. A refused event leaves the group unchanged."""
-    return RULES[type(event)](group, event, now_ms)

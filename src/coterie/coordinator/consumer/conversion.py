@@ -29,7 +29,7 @@ from coterie.coordinator.consumer.states import MAY_DOWNGRADE, MAY_UPGRADE, Memb
 from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.errors import ErrorCode, MalformedError
-from coterie.facts import Cause, Emit, Fact
+from coterie.facts import AssignmentStored, Cause, Emit, Fact, GroupDowngraded, GroupUpgraded
 from coterie.protocol.consumer_group_records import ClassicProtocol, MemberMetadata
 from coterie.protocol.messages import (
     CONSUMER,
@@ -161,14 +161,20 @@ def classic_protocols(protocols: Sequence[Protocol]) -> tuple[ClassicProtocol, .
     return tuple(ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in protocols)
 
 
-def take_over(change: Change) -> Effects:
-    """Take the place of a classic group, with the records of the upgrade: who waits there has to join again."""
+def take_over(change: Change, member_id: str) -> Effects:
+    """Take the place of a classic group, with the records of the upgrade: who waits there has to join again.
+
+    `member_id` is the consumer member that joins.
+    """
     group, now_ms = change.group, change.now_ms
     upgrade = group.upgrade
     if upgrade is None or upgrade.classic.is_dead:
         return []
     classic = upgrade.classic
     change.records += [GroupRecord(group.group_id, None), *upgrade.records]
+    epochs = (classic.generation_id, group.group_epoch)
+    change.facts.append(GroupUpgraded(now_ms, group.group_id, member_id, *epochs, list(classic.members)))
+    group.is_rebalancing = classic.state in (PREPARING_REBALANCE, COMPLETING_REBALANCE)
     effects: Effects = []
     for member in classic.in_map_order():
         effects += classic.answer_join(member, JoinedGroup(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -176,8 +182,8 @@ def take_over(change: Change) -> Effects:
             effects.append(Reply(member.parked_sync, SyncedGroup(ErrorCode.REBALANCE_IN_PROGRESS)))
             member.parked_sync = None
     effects += [Disarm(key) for key in classic.timer_keys()]
-    for member_id in classic.members:
-        effects += group.expect(member_id, now_ms)
+    for each in classic.members:
+        effects += group.expect(each, now_ms)
     enter(classic, DEAD, now_ms)
     group.held_in_all = classic.held_in_all
     group.held_in_all.total += group.held_bytes
@@ -217,6 +223,8 @@ class DowngradeWritten(Written):
     """The response to the request, sent when the write is durable. None: the classic group handles the request."""
     cause: Cause | None = None
     """The cause of the rebalance that follows; None if none follows."""
+    group_epoch: int
+    """The last group epoch."""
     member_id: str = ""
     facts: Sequence[Fact] = field(default_factory=list)
 
@@ -225,7 +233,13 @@ def downgrade_empty(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Ef
     """Write the end of an Empty consumer group; the join is handled by the classic group that follows."""
     successor = _successor(group)
     resume(successor, EMPTY, group.wall.at(now_ms))
-    written = DowngradeWritten(group_id=group.group_id, token=request.token, request=request, successor=successor)
+    written = DowngradeWritten(
+        group_id=group.group_id,
+        token=request.token,
+        request=request,
+        successor=successor,
+        group_epoch=group.group_epoch,
+    )
     return [Persist([*group.tombstones(), successor.record({})], written)]
 
 
@@ -272,6 +286,7 @@ def downgrade(change: Change, cause: Cause | None, member_id: str, request: Any,
         request=request,
         answer=answer,
         cause=cause,
+        group_epoch=group.group_epoch,
         member_id=member_id,
         facts=change.facts,
     )
@@ -299,8 +314,13 @@ def downgraded(written: DowngradeWritten, now_ms: int) -> Effects:
     if written.token is not None and written.answer is not None:
         effects.append(Reply(written.token, written.answer))
     effects += map(Emit, written.facts)
+    assignments = {member.member_id: member.assignment for member in group.in_map_order()}
+    epochs = (written.group_epoch, group.generation_id)
+    effects.append(Emit(GroupDowngraded(now_ms, group.group_id, written.member_id, *epochs, list(assignments))))
     for member in group.in_map_order():
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
     if written.cause is not None:
         effects += start_rebalance(group, now_ms, written.cause, written.member_id)
+    elif assignments:
+        effects.append(Emit(AssignmentStored(now_ms, group.group_id, group.generation_id, assignments)))
     return effects

@@ -209,8 +209,8 @@ def _accept(
 ) -> Effects:
     change = Change(group, now_ms)
     resolved_ms = last_resolved_ms(group)
-    effects = take_over(change)
-    if member is None and group.is_dead:
+    effects = take_over(change, member_id)
+    if member is None and group.is_dead and group.upgrade is None:
         change.facts.append(GroupCreated(now_ms, group.group_id, simple=False))
     before = None if member is None else member.assigned
     cause = Cause.SUBSCRIPTION_CHANGED if member is not None else Cause.NEW_MEMBER

@@ -88,28 +88,34 @@ def revocation_due(group: ConsumerGroup, event: RevocationDue, now_ms: int) -> E
     member = group.members.get(event.member_id)
     if member is None or member.epoch != event.member_epoch or member.state is not MemberState.UNREVOKED_PARTITIONS:
         return []
-    change = Change(group, now_ms)
-    change.facts.append(MemberMissedRevocation(now_ms, group.group_id, event.member_id))
-    return remove(change, [member], Cause.REVOCATION_TIMEOUT)
+    return _too_late(group, MemberMissedRevocation(now_ms, group.group_id, event.member_id), Cause.REVOCATION_TIMEOUT)
 
 
 def rejoin_due(group: ConsumerGroup, event: RejoinDue, now_ms: int) -> Effects:
     """Remove a classic member that was told to rejoin and has not, although it sends heartbeats (K25)."""
-    session, member = group.sessions.get(event.member_id), group.members.get(event.member_id)
-    if session is None or member is None or session.join_by_ms > now_ms:
+    session = group.sessions.get(event.member_id)
+    if session is None or session.join_by_ms > now_ms:
         return []
     session.join_by_ms = NEVER
-    change = Change(group, now_ms)
-    change.facts.append(MemberMissedJoin(now_ms, group.group_id, event.member_id))
-    return remove(change, [member], Cause.REVOCATION_TIMEOUT)
+    return _too_late(group, MemberMissedJoin(now_ms, group.group_id, event.member_id), Cause.REVOCATION_TIMEOUT)
 
 
 def sync_due(group: ConsumerGroup, event: SyncDue, now_ms: int) -> Effects:
     """Remove a classic member that has joined, and has not synced in time (K25)."""
-    session, member = group.sessions.get(event.member_id), group.members.get(event.member_id)
-    if session is None or member is None or session.sync_by_ms > now_ms:
+    session = group.sessions.get(event.member_id)
+    if session is None or session.sync_by_ms > now_ms:
         return []
     session.sync_by_ms = NEVER
-    change = Change(group, now_ms)
-    change.facts.append(MemberMissedSync(now_ms, group.group_id, event.member_id))
-    return remove(change, [member], Cause.SYNC_TIMEOUT)
+    return _too_late(group, MemberMissedSync(now_ms, group.group_id, event.member_id), Cause.SYNC_TIMEOUT)
+
+
+def _too_late(
+    group: ConsumerGroup, fact: MemberMissedRevocation | MemberMissedJoin | MemberMissedSync, cause: Cause
+) -> Effects:
+    """Remove the member that a fact is about, if it is still there."""
+    member = group.members.get(fact.member_id)
+    if member is None:
+        return []
+    change = Change(group, fact.at_ms)
+    change.facts.append(fact)
+    return remove(change, [member], cause)

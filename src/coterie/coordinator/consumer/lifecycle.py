@@ -17,7 +17,7 @@ from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
-from coterie.facts import AssignorFailed, Emit, GroupLoaded, GroupUnloaded, WriteFailed
+from coterie.facts import CONSUMER, AssignorFailed, Emit, GroupLoaded, GroupUnloaded, WriteFailed
 from coterie.protocol.consumer_group_records import Value
 from coterie.protocol.messages import (
     ConsumerGroupHeartbeat,
@@ -154,10 +154,11 @@ def consumer_group_loaded(group: ConsumerGroup, now_ms: int) -> Effects:
         now_ms,
         group.group_id,
         group.state.value,
-        group.assignment_epoch,
+        group.group_epoch,
         list(group.members),
         offsets,
         written_assignments(group),
+        CONSUMER,
     )
     return [*effects, Emit(fact)]
 

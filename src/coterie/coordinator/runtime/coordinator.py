@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from coterie.coordinator.classic import PRECHECKS, Group, HeldBytes, restore
+from coterie.coordinator.classic import Group, HeldBytes, restore
 from coterie.coordinator.classic.effects import Reply
+from coterie.coordinator.classic.rules import PRECHECKS
 from coterie.coordinator.consumer import ConsumerGroup, TopicsImage, heartbeat_refusal, restore_consumer_group
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, Timers, WriteLate

@@ -31,6 +31,7 @@ from coterie.coordinator.classic.effects import (
     Written,
     error_for_client,
 )
+from coterie.coordinator.classic.rules import RULES as CLASSIC_RULES
 from coterie.coordinator.consumer import (
     ConsumerGroup,
     ConsumerGroupWritten,
@@ -40,6 +41,8 @@ from coterie.coordinator.consumer import (
     downgraded,
     upgrade_failed,
 )
+from coterie.coordinator.consumer.rules import OF_CLASSIC_GROUPS
+from coterie.coordinator.consumer.rules import RULES as CONSUMER_RULES
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Emit, Mistake
@@ -62,11 +65,11 @@ from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 E = TypeVar("E")
 
 RULES: Mapping[type, Mapping[type, Callable[[Any, Any, int], Effects]]] = {
-    Group: {**classic.RULES, **consumer.OF_CLASSIC_GROUPS},
-    ConsumerGroup: consumer.RULES,
+    Group: {**CLASSIC_RULES, **OF_CLASSIC_GROUPS},
+    ConsumerGroup: CONSUMER_RULES,
 }
 """The rules of each type of groups."""
-_EVENTS = frozenset({*classic.RULES, *consumer.RULES} - {TopicsDeleted})
+_EVENTS = frozenset({*CLASSIC_RULES, *CONSUMER_RULES} - {TopicsDeleted})
 
 
 def handle(group: Group | ConsumerGroup, event: Any, now_ms: int) -> Effects:

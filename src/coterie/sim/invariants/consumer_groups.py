@@ -19,9 +19,11 @@ from coterie.facts import (
     Fact,
     GroupCreated,
     GroupDied,
+    GroupDowngraded,
     GroupEmptied,
     GroupLoaded,
     GroupUnloaded,
+    GroupUpgraded,
     MemberExpired,
     MemberMissedRevocation,
     RebalanceStarted,
@@ -319,7 +321,7 @@ class EpochsHaveCauses(GroupObserver):
             self._expired(machine, fact)
         elif type(fact) is MemberMissedRevocation:
             self._too_late(fact)
-        elif isinstance(fact, (GroupLoaded, GroupUnloaded, GroupDied)):
+        elif isinstance(fact, (GroupLoaded, GroupUnloaded, GroupDied, GroupUpgraded, GroupDowngraded)):
             bumps.epoch = None
 
     def _started(self, bumps: _Bumps, fact: RebalanceStarted) -> None:

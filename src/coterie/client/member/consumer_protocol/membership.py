@@ -57,36 +57,21 @@ from coterie.client.member.consumer_protocol.subscribing import (
 )
 from coterie.client.member.effects import Effects
 from coterie.client.member.find_coordinator import can_find, find_coordinator
-from coterie.client.member.leave_group import (
-    can_continue_leaving,
-    close_asked,
-    positions_on_close,
-    unsubscribe_asked,
-)
+from coterie.client.member.leave_group import can_continue_leaving
 from coterie.client.member.member import RequestKind
 from coterie.client.member.membership import (
+    OF_BOTH_PROTOCOLS,
+    Rule,
     can_raise_failure,
     counted,
-    lookup_answered,
-    poll_began,
-    poll_ended,
+    positions_answered,
     raise_failure,
     retry_due,
     seconds,
+    take_steps,
     when_closed,
 )
-from coterie.client.member.offset_commit import (
-    auto_commit_due,
-    can_send,
-    commit_answered,
-    commit_asked,
-    committed_answered,
-    committed_asked,
-    positions_for_auto_commit,
-    send_pending_requests,
-    topics_answered,
-)
-from coterie.errors import IllegalTransitionError
+from coterie.client.member.offset_commit import can_send, send_pending_requests
 
 Step = Callable[[ConsumerMemberData, int], Effects]
 
@@ -110,7 +95,6 @@ AGENDA: Mapping[ConsumerMemberState, tuple[Callable[[ConsumerMemberData], bool],
     CLOSED: None,
 }
 """The next action in each state, beside heartbeats."""
-_MOST_STEPS = 50
 _ENDING_ALREADY = frozenset({PREPARE_LEAVING, LEAVING, CLOSED})
 
 
@@ -139,43 +123,22 @@ def _retry_due(member: ConsumerMemberData, event: events.RetryDue, now_ms: int) 
     return retry_due(member, event, now_ms)
 
 
-def _positions_answered(member: ConsumerMemberData, event: events.PositionsAnswered, now_ms: int) -> Effects:
-    if event is member.auto_asked:
-        member.auto_asked = None
-        return positions_for_auto_commit(member, event, now_ms)
-    if event is not member.waiting_for:
-        return []
-    member.waiting_for = None
-    rule = positions_on_close if member.state is PREPARE_LEAVING else positions_before_revocation
-    return rule(member, event, now_ms)
-
-
-RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
+RULES: Mapping[type, Rule] = {
+    **OF_BOTH_PROTOCOLS,
     # what the user does
     events.Subscribed: subscribe,
-    events.UnsubscribeAsked: unsubscribe_asked,
-    events.PollBegan: poll_began,
-    events.PollEnded: poll_ended,
-    events.CommitAsked: commit_asked,
-    events.CommittedAsked: committed_asked,
     events.RejoinAsked: rejoin_asked,
-    events.CloseAsked: close_asked,
     # news of the cluster
     events.MetadataChanged: metadata_changed,
     # answers to effects
-    events.CoordinatorAnswered: lookup_answered,
     events.MetadataAnswered: metadata_answered,
-    events.PositionsAnswered: _positions_answered,
+    events.PositionsAnswered: positions_answered(PREPARE_LEAVING, positions_before_revocation),
     events.TopicIdsAnswered: topic_ids_answered,
-    events.TopicsAnswered: topics_answered,
     events.ListenerAnswered: listener_answered,
     events.ConsumerHeartbeatAnswered: heartbeat_answered,
-    events.CommitAnswered: commit_answered,
-    events.CommittedAnswered: committed_answered,
     # timers that rang
     events.HeartbeatDue: heartbeat_due,
     events.RetryDue: _retry_due,
-    events.AutoCommitDue: auto_commit_due,
     events.CloseDue: close_due,
 }
 
@@ -190,12 +153,7 @@ class ConsumerMembership(ConsumerMemberData):
         if self.state is CLOSED:
             return when_closed(self, event)
         effects = RULES[type(event)](self, event, now_ms)
-        steps = 0
-        while (step := _next(self)) is not None:
-            steps += 1
-            if steps > _MOST_STEPS:
-                raise IllegalTransitionError(f"{_MOST_STEPS} steps in {self.state} without an end: a bug in Coterie")
-            effects += step(self, now_ms)
+        take_steps(self, _next, effects, now_ms)
         if must_look_sooner(self, now_ms):
             effects.append(look(self, now_ms))
         return effects
