@@ -224,6 +224,7 @@ HAPPENS = st.sampled_from(
         ("joins", "stable"),
         ("delete", "empty"),
         ("lose", "stable"),
+        ("alarm", "stable"),
     ]
 )
 STEPS = st.lists(
@@ -236,6 +237,15 @@ def usual(*partitions: CommitPartition) -> OffsetCommit:
 
 
 USUAL = framed(offset_commit, usual(CommitPartition("t", 0, 5)), 8, 1, "tester")
+OF_PENDING = framed(
+    offset_commit,
+    OffsetCommit(None, "pending", member_of("pending"), None, 1, [CommitPartition("t", 0, 5)]),
+    8,
+    1,
+    "tester",
+)
+FETCH_OF_EMPTY = framed(offset_fetch, [OffsetFetch(None, "empty", [("t", [0])])], 8, 1, "tester")
+STABLE_FETCH = framed(offset_fetch, [OffsetFetch(None, "pending", [("t", [0])], require_stable=True)], 8, 1, "tester")
 
 
 def play(pair: Pair, steps: list[tuple[int, tuple[str, Any]]]) -> None:
@@ -266,6 +276,11 @@ def _happens(world: World, what: str, it: Any) -> None:
             world.files.is_full = it == "full"
             world.auto |= it == "well"
         world.perform([])
+    elif what == "alarm":
+        for group in groups(world):
+            if group.group_id == it:
+                for member in group.members.values():
+                    member.alarm_ms += 100_000  # as if it had asked for a longer session
     elif what == "joins":
         world.client().send_join(it)
     elif what == "delete":
@@ -281,6 +296,9 @@ def _happens(world: World, what: str, it: Any) -> None:
 @example([(0, ("disk", "holds")), (0, ("ask", USUAL)), (1, ("lose", "stable"))])
 @example([(0, ("disk", "full")), (0, ("ask", USUAL)), (0, ("disk", "well")), (1, ("ask", USUAL))])
 @example([(0, ("disk", "holds")), (0, ("ask", USUAL)), (1, ("advance", 29_000)), (0, ("advance", 29_000))])
+@example([(0, ("ask", OF_PENDING)), (0, ("ask", STABLE_FETCH))])
+@example([(0, ("alarm", "stable")), (0, ("ask", USUAL))])
+@example([(0, ("disk", "holds")), (1, ("delete", "empty")), (0, ("ask", FETCH_OF_EMPTY))])
 def test_requests_have_the_same_outcome_by_both_paths(steps: list[tuple[int, tuple[str, Any]]]) -> None:
     """Answers, the bytes of all files, groups, sessions and facts; also if the disk is slow, full, or not ours."""
     play(Pair(), steps)

@@ -22,7 +22,6 @@ from coterie.protocol.apis import consumer_group_describe, consumer_group_heartb
 from coterie.protocol.frames import client_id_of
 from coterie.protocol.messages import (
     ConsumerGroupHeartbeat,
-    ConsumerGroupHeartbeatAnswer,
     DescribeConsumerGroup,
     DescribedConsumerGroup,
     DescribedConsumerMember,
@@ -66,13 +65,8 @@ class ConsumerGroupApis:
         if error:
             refused = consumer_group_heartbeat.Response(error=error)
             return self._responses.answer(call, refused, now_ms)
-
-        def finish(answers: list[ConsumerGroupHeartbeatAnswer], at_ms: int) -> Effects:
-            return self._responses.answer(call, _response(answers[0]), at_ms)
-
-        gather = Gather(call, 1, finish)
         request = ConsumerGroupHeartbeat(
-            gather.part(0),
+            call,
             said.group_id,
             said.member_id,
             said.member_epoch,
@@ -193,22 +187,3 @@ def _by_topic(topics: Sequence[Any] | None) -> dict[UUID, list[int]] | None:
     for topic in topics:
         found.setdefault(topic.topic_id or UUID(int=0), []).extend(topic.partitions)
     return found
-
-
-def _response(answer: ConsumerGroupHeartbeatAnswer) -> consumer_group_heartbeat.Response:
-    assignment = None
-    if answer.assignment is not None:
-        assignment = consumer_group_heartbeat.Assignment(
-            topic_partitions=[
-                consumer_group_heartbeat.TopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in answer.assignment.items()
-            ]
-        )
-    return consumer_group_heartbeat.Response(
-        error=answer.error,
-        message=answer.message,
-        member_id=answer.member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=assignment,
-    )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.encoding import COMPACT
+from coterie.protocol.messages import ConsumerGroupHeartbeatAnswer
 
 __all__ = [
     "API",
@@ -68,4 +71,31 @@ class Response:
 
 
 read_request, write_request = codec(API, Request)
-read_response, write_response = codec(API, Response)
+read_response, _write_response = codec(API, Response)
+_ERROR = Struct(">ih")  # no throttle time, error
+_EPOCH_AND_INTERVAL = Struct(">ii")
+_NO_ASSIGNMENT = b"\xff\0"  # and no tagged fields
+
+
+def write_response(response: Response | ConsumerGroupHeartbeatAnswer, version: int) -> bytes:
+    """Write a response, or the answer of a group: most often that a member keeps what it has."""
+    if isinstance(response, Response):
+        return _write_response(response, version)
+    answer = response
+    if answer.assignment is None and answer.message is None and answer.member_id is not None:
+        member_id = COMPACT.string(answer.member_id)
+        epoch_and_interval = _EPOCH_AND_INTERVAL.pack(answer.member_epoch, answer.heartbeat_interval_ms)
+        return b"".join((_ERROR.pack(0, answer.error), b"\0", member_id, epoch_and_interval, _NO_ASSIGNMENT))
+    assignment = None
+    if answer.assignment is not None:
+        topics = [TopicPartitions(topic_id=each, partitions=numbers) for each, numbers in answer.assignment.items()]
+        assignment = Assignment(topic_partitions=topics)
+    full = Response(
+        error=answer.error,
+        message=answer.message,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+    return _write_response(full, version)
