@@ -13,10 +13,11 @@ from coordinator.consumer.group_world import GROUP, GroupWorld, pair
 from coterie.coordinator.consumer import heartbeat as rule
 from coterie.coordinator.consumer.group import ConsumerGroup
 from coterie.coordinator.consumer.steady_heartbeat import quiet_heartbeat
-from coterie.errors import ErrorCode
+from coterie.errors import ErrorCode, MalformedError
+from coterie.protocol import subscription
 from coterie.protocol.apis import consumer_group_heartbeat
 from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer, JoinGroup, Protocol
-from coterie.protocol.subscription import Subscription, write_subscription
+from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 
 MEMBERS = ("a", "b", "c")
 TOPICS = (("t",), ("t",), ("t", "u"), ("u", "nosuch"), tuple("tuvwxyz"))
@@ -67,8 +68,7 @@ def _step(world: GroupWorld, members: Any, number: int, what: str, *about: Any) 
     elif what == "leaves":
         members[about[0]].leaves(expect="*")
     elif what == "classic":
-        subscription = write_subscription(Subscription(("t",), None, {}, version=1))
-        protocols = [Protocol("range", subscription)]
+        protocols = [Protocol("range", write_subscription(Subscription(("t",), None, {}, version=1)))]
         world.ask(JoinGroup(0, GROUP, "", None, "consumer", protocols, 30_000, 60_000, "d", "c", "/h"))
     elif what == "topic":
         topics = world.image.topics
@@ -173,3 +173,39 @@ def test_answers_are_written_as_responses_are(answer: ConsumerGroupHeartbeatAnsw
     assert shown == topics
     assert (read.error, read.message, read.member_id) == (answer.error, answer.message, answer.member_id)
     assert (read.member_epoch, read.heartbeat_interval_ms) == (answer.member_epoch, answer.heartbeat_interval_ms)
+
+
+@settings(max_examples=300)
+@given(st.data(), st.sampled_from(consumer_group_heartbeat.API.versions))
+def test_a_request_that_says_nothing_new_is_read_as_any_other(data: st.DataObject, version: int) -> None:
+    """Also if bytes of it are changed, cut off or added."""
+    names = st.text(max_size=5) | st.sampled_from(["g" * 126, "g" * 127, "g" * 300])
+    epoch = data.draw(st.integers(-2, 2**31 - 1))
+    request = consumer_group_heartbeat.Request(
+        group_id=data.draw(names), member_id=data.draw(names), member_epoch=epoch, rack_id=data.draw(st.none() | names)
+    )
+    frame = bytearray(b"head" + consumer_group_heartbeat.write_request(request, version))
+    for _ in range(data.draw(st.integers(0, 2))):
+        frame[data.draw(st.integers(4, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    whole = bytes(frame[: data.draw(st.integers(4, len(frame)) | st.just(len(frame)))]) + data.draw(
+        st.sampled_from([b"", b"", b"\0", bytes(11), b"\0\0\xff\xff\xff\xff\0\0\0\0\0"])
+    )
+    assert _read_by(consumer_group_heartbeat.read_request, whole, version) == _read_by(
+        consumer_group_heartbeat._read_request, whole, version
+    )
+
+
+def _read_by(read: Any, frame: bytes, version: int) -> object:
+    try:
+        return read(frame, 4, version)
+    except MalformedError as error:
+        return str(error)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.lists(st.integers(0, 2**31 - 1), max_size=3), max_size=2))
+def test_an_assignment_of_one_topic_is_written_as_any_other(partitions: dict[str, list[int]]) -> None:
+    written = write_assignment(Assignment(partitions))
+    writer = subscription._writer(Assignment({}).version)
+    subscription._write_partitions(writer, partitions)
+    writer.nullable_binary(None)
+    assert written == writer.done()

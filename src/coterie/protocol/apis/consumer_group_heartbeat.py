@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from uuid import UUID
@@ -11,7 +12,7 @@ from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.codec.fields import Int32, wire
-from coterie.protocol.encoding import COMPACT
+from coterie.protocol.encoding import COMPACT, LONG_STRING
 from coterie.protocol.messages import ConsumerGroupHeartbeatAnswer
 
 __all__ = [
@@ -70,7 +71,27 @@ class Response:
     """None: the member keeps what it has."""
 
 
-read_request, write_request = codec(API, Request)
+_read_request, write_request = codec(API, Request)
+_NOTHING_NEW = {0: b"\0\0\xff\xff\xff\xff\0\0\0\0", 1: b"\0\0\xff\xff\xff\xff\0\0\0\0\0"}
+"""By version: what follows the epoch if all is null, or -1, and there are no tagged fields."""
+_EPOCH = Struct(">i")
+
+
+def read_request(frame: bytes, at: int, version: int) -> Request:
+    """Read a request. One that says nothing new, as most do, is read by hand."""
+    nothing_new = _NOTHING_NEW[version]
+    if frame.endswith(nothing_new):
+        with suppress(IndexError, UnicodeDecodeError):  # the plain reader says what is wrong
+            end = at + frame[at]
+            last = end + frame[end]
+            is_short = 0 < frame[at] < LONG_STRING and 0 < frame[end] < LONG_STRING
+            if is_short and last == len(frame) - len(nothing_new) - _EPOCH.size:
+                (epoch,) = _EPOCH.unpack_from(frame, last)
+                group_id, member_id = frame[at + 1 : end].decode(), frame[end + 1 : last].decode()
+                return Request(group_id=group_id, member_id=member_id, member_epoch=epoch)
+    return _read_request(frame, at, version)
+
+
 read_response, _write_response = codec(API, Response)
 _ERROR = Struct(">ih")  # no throttle time, error
 _EPOCH_AND_INTERVAL = Struct(">ii")
