@@ -237,12 +237,15 @@ def usual(*partitions: CommitPartition) -> OffsetCommit:
 
 
 USUAL = framed(offset_commit, usual(CommitPartition("t", 0, 5)), 8, 1, "tester")
-OF_PENDING = framed(
-    offset_commit,
-    OffsetCommit(None, "pending", member_of("pending"), None, 1, [CommitPartition("t", 0, 5)]),
-    8,
-    1,
-    "tester",
+OF_PENDING, OF_REFUSED = (
+    framed(
+        offset_commit,
+        OffsetCommit(None, group, member_of(group), None, 1, [CommitPartition("t", 0, 5)]),
+        8,
+        1,
+        "tester",
+    )
+    for group in ("pending", "refused")
 )
 FETCH_OF_EMPTY = framed(offset_fetch, [OffsetFetch(None, "empty", [("t", [0])])], 8, 1, "tester")
 STABLE_FETCH = framed(offset_fetch, [OffsetFetch(None, "pending", [("t", [0])], require_stable=True)], 8, 1, "tester")
@@ -290,7 +293,7 @@ def _happens(world: World, what: str, it: Any) -> None:
         world.perform(world.node.groups.lose(coordinator.partition_of(it), world.now_ms))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(STEPS)
 @example([(0, ("disk", "holds")), (0, ("ask", USUAL)), (1, ("advance", 3_500)), (0, ("disk", "writes"))])
 @example([(0, ("disk", "holds")), (0, ("ask", USUAL)), (1, ("lose", "stable"))])
@@ -304,14 +307,15 @@ def test_requests_have_the_same_outcome_by_both_paths(steps: list[tuple[int, tup
     play(Pair(), steps)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_both_paths_agree_without_syncs(steps: list[tuple[int, tuple[str, Any]]]) -> None:
     play(Pair(sync=False), steps)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(STEPS)
+@example([(0, ("ask", OF_REFUSED)), (1, ("ask", USUAL))])
 def test_both_paths_need_the_same_rights(steps: list[tuple[int, tuple[str, Any]]]) -> None:
     """Rights to all but the last groups: a denial is a fact, and is answered by the plain path."""
     play(Pair(more=SETTINGS), steps)
