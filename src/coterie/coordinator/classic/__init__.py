@@ -31,7 +31,6 @@ from coterie.coordinator.offsets.offset_metadata_manager import (
     transaction_ended,
 )
 from coterie.coordinator.offsets.offsets_group import HeldBytes
-from coterie.coordinator.offsets.usual_commit import UsualCommit
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (
     DeleteGroup,
@@ -83,7 +82,6 @@ RULES: Mapping[type, Callable[[Group, Any, int], Effects]] = {
     effects.AssignmentWritten: assignment_written,
     effects.StaticMemberWritten: static_member_written,
     effects.OffsetsWritten: offsets_written,
-    UsualCommit: offsets_written,
     effects.TombstonesWritten: tombstones_written,
     effects.DeletionWritten: deletion_written,
     # news from elsewhere

@@ -41,7 +41,7 @@ from coterie.coordinator.consumer import (
     downgraded,
     upgrade_failed,
 )
-from coterie.coordinator.offsets.offset_metadata_manager import usual_rows
+from coterie.coordinator.offsets.offset_metadata_manager import offsets_written, usual_rows
 from coterie.coordinator.offsets.usual_commit import UsualCommit
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
@@ -65,7 +65,7 @@ from coterie.settings.broker_settings import GroupCoordinatorSettings
 E = TypeVar("E")
 
 RULES: Mapping[type, Mapping[type, Callable[[Any, Any, int], Effects]]] = {
-    Group: {**classic.RULES, **consumer.OF_CLASSIC_GROUPS},
+    Group: {**classic.RULES, **consumer.OF_CLASSIC_GROUPS, UsualCommit: offsets_written},
     ConsumerGroup: consumer.RULES,
 }
 """The rules of each type of groups."""
