@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 __all__ = ["RULES"]
 
+_QUICK = ("tests/broker/test_quick_offsets.py",)
 _LOGIN = ("tests/broker/test_sasl_server_authenticator.py",)
 _DIALOGUES = ("tests/broker/test_sasl.py", "-k", "again")
 _TOKENS = ("tests/broker/test_signed_tokens.py",)
@@ -96,6 +97,17 @@ RULES = [
     Mutant("22", "transactions are visible at once", "coordinator/offsets/stored_offsets.py", "        if producer_id is not None:",
            "        if False:"),
     Mutant("22", "an older transaction wins", "coordinator/offsets/stored_offsets.py", "offset.position > stored.position", "True"),
+    Mutant("21", "a usual commit of an old generation is taken", "coordinator/runtime/shard.py", "or generation_id != group.generation_id", "or False", tests=_QUICK),
+    Mutant("21", "a usual commit to partitions that do not exist is taken", "broker/handlers/quick_offsets.py", "or highest >= topic.partitions", "or False",
+           tests=_QUICK),
+    Mutant("21", "a usual commit needs no right", "broker/handlers/quick_offsets.py",
+           "or (self._authorizer is not None and not self._may(connection, AclOperation.READ, group_id, name))", "or False", tests=_QUICK),
+    Mutant("14", "a usual commit is no sign of life", "coordinator/runtime/shard.py", "        member.deadline_ms = deadline_ms\n        item", "        item",
+           tests=_QUICK),
+    Mutant("22", "a usual commit that failed counts", "coordinator/runtime/shard.py", "if type(item) is UsualCommit and not event.error and", "if type(item) is UsualCommit and",
+           tests=_QUICK),
+    Mutant("22", "a usual fetch does not hear of open transactions", "coordinator/runtime/shard.py", "or (require_stable and group.pending_offsets)", "or False",
+           tests=_QUICK),
     Mutant("22", "commits wait for ever", "coordinator/runtime/shard.py", "if item.asked_ms + timeout_ms > now_ms:", "if True:"),
     Mutant("23", "subscribed topics expire", "coordinator/offsets/offset_metadata_manager.py", "if not group.subscribes_to(topic)", "if True"),
     Mutant("23", "an Empty group counts from the commit", "coordinator/classic/group.py", "            return self.state_timestamp_ms  # until",

@@ -41,6 +41,7 @@ from coterie.broker.handlers.group_apis import GroupApis
 from coterie.broker.handlers.log_offsets import LogOffsetApis
 from coterie.broker.handlers.metadata import MetadataApis
 from coterie.broker.handlers.produce import ProduceApi, ProduceDue
+from coterie.broker.handlers.quick_offsets import QuickOffsets
 from coterie.broker.handlers.quota_apis import QuotaApis
 from coterie.broker.handlers.reassignment_apis import ReassignmentApis
 from coterie.broker.handlers.refusals import TopicError
@@ -243,9 +244,16 @@ class Cluster:
             self.wall,
             self._assignors,
         )
-        handlers = self._handlers(settings, replicas, groups)
         return BrokerNode(
-            settings, groups, replicas, self.fetches, self.reporter, handlers, self._authenticator_for, self.after
+            settings,
+            groups,
+            replicas,
+            self.fetches,
+            self.reporter,
+            self._handlers(settings, replicas, groups),
+            self._authenticator_for,
+            self.after,
+            lambda routes: QuickOffsets(routes, groups, self.metadata, self.auth.authorizer).handlers(),
         )
 
     def _authenticator_for(self, connection: Connection) -> SaslServerAuthenticator | None:

@@ -23,9 +23,12 @@ from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.coordinator.classic.effects import ComputeTarget, Reply
 from coterie.coordinator.consumer.target import ASSIGNORS, TargetComputed
+from coterie.coordinator.offsets.usual_commit import UsualCommit
 from coterie.coordinator.runtime import Append, AppendBatch, GroupCoordinator, Replay, Timers
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError
+from coterie.facts import Emit
+from coterie.protocol.apis import offset_commit
 from coterie.protocol.batch import batches
 from coterie.protocol.messages import CommittedOffset
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
@@ -89,6 +92,8 @@ class GroupService:
             kind = type(effect)
             if kind is Reply:
                 out += self._answer(effect, now_ms)
+            elif kind is UsualCommit:
+                out += self._committed(effect, now_ms)
             elif kind is Append:  # just before a flush: by then more has come that fits into the same batch
                 self.flusher.before_next(partial(self._append, effect))
             elif kind is ComputeTarget:
@@ -98,6 +103,17 @@ class GroupService:
                 out.append(effect)
                 self.facts_topic.add(effect.fact, now_ms)
         return out
+
+    def _committed(self, commit: UsualCommit, now_ms: int) -> Effects:
+        """Answer a usual commit that is durable, unless it waited too long and has been answered."""
+        call = commit.token
+        fact = commit.fact(self.wall.at(now_ms))
+        if call is None:
+            return [Emit(fact)]
+        assert isinstance(call, Call)
+        effects = self.responses.send(call, offset_commit.write_committed(commit.of, call.version))
+        effects.append(Emit(fact))
+        return effects
 
     def _answer(self, reply: Reply, now_ms: int) -> Effects:
         token = reply.token

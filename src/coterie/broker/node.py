@@ -14,6 +14,7 @@ from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Connection, Handler, Route, close
 from coterie.broker.group_service import GroupService
 from coterie.broker.handlers.fetch import Fetches
+from coterie.broker.handlers.quick_offsets import Quick
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.sasl_server_authenticator import SaslServerAuthenticator
 from coterie.errors import MalformedError
@@ -39,6 +40,7 @@ class BrokerNode:
         handlers: Mapping[int, Handler],
         authenticator_for: Callable[[Connection], SaslServerAuthenticator | None],
         after: Callable[[Effects, int], Effects],
+        quick_handlers: Callable[[Mapping[int, Route]], Mapping[bytes, Quick]] = lambda _routes: {},
     ) -> None:
         """`settings` are the cluster's, with the number of this node; `after` is the cluster's, for every event."""
         self._authenticator_for = authenticator_for
@@ -51,6 +53,7 @@ class BrokerNode:
         self._reporter = reporter
         self._after = after
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in handlers.items()}
+        self._quick = quick_handlers(self._routes)
 
     # --- events: a method each, since a request need not be wrapped in an object of its own ---------------------------
 
@@ -91,6 +94,11 @@ class BrokerNode:
 
     def _dispatch(self, connection: Connection, frame: bytes, now_ms: int) -> Effects:
         try:
+            quick = self._quick.get(frame[:4])
+            if quick is not None and connection.is_quick:
+                effects = quick(connection, frame, now_ms)
+                if effects is not None:
+                    return effects
             if connection.authenticator is not None:
                 effects = connection.authenticator.received(frame, now_ms)
                 if effects is not None:

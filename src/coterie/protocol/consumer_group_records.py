@@ -9,12 +9,12 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from struct import error, pack
+from struct import Struct, error, pack
 from typing import Any
 from uuid import UUID
 
 from coterie.errors import MalformedError
-from coterie.protocol.buffer import Buffer, Reader, Writer, uvarint
+from coterie.protocol.buffer import MAX_STRING, Buffer, Reader, Writer, uvarint
 
 EPOCH, PARTITION_METADATA, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 """The types of records."""
@@ -262,17 +262,25 @@ TYPES: Mapping[int, _Row] = {
 
 def write_consumer_group_record(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
     """Return key and value as Kafka 4.3.1 writes them."""
-    key = Writer()
-    key.int16(record.type)
-    key.string(record.group_id)
+    key = _TYPE.pack(record.type) + _string(record.group_id)
     if TYPES[record.type].is_about_one:
-        key.string(record.about)
-    if record.value is None:
-        return key.done(), None
+        key += _string(record.about)
+    value = record.value
+    if value is None:
+        return key, None
+    if type(value) is CurrentAssignment:  # as nearly all are: each member has one in each rebalance
+        return key, _current(value)
     writer = Writer()
     writer.int16(0)
-    _WRITE[type(record.value)](writer, record.value)
-    return key.done(), writer.done()
+    _WRITE[type(value)](writer, value)
+    return key, writer.done()
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > MAX_STRING:
+        raise MalformedError(f"a string of {len(data)} bytes: Kafka's int16 length allows {MAX_STRING}")
+    return _TYPE.pack(len(data)) + data
 
 
 def _write_epoch(writer: Writer, value: ConsumerGroupEpoch) -> None:
@@ -331,11 +339,12 @@ def _write_target(writer: Writer, value: TargetAssignment) -> None:
     writer.raw(write_target(value.partitions) if value.written is None else value.written)
 
 
-def _write_current(writer: Writer, value: CurrentAssignment) -> None:
-    writer.int32(value.member_epoch)
-    writer.int32(value.previous_member_epoch)
-    writer.int8(value.state)
-    writer.raw(_partitions(value.assigned) + _partitions(value.pending_revocation) + _NO_TAGS)
+def _current(value: CurrentAssignment) -> bytes:
+    try:
+        start = _CURRENT.pack(0, value.member_epoch, value.previous_member_epoch, value.state)
+    except error:
+        raise MalformedError("an epoch does not fit into an int32, or a state into an int8") from None
+    return start + _partitions(value.assigned) + _partitions(value.pending_revocation) + _NO_TAGS
 
 
 def _write_regex(writer: Writer, value: ResolvedPattern) -> None:
@@ -346,6 +355,8 @@ def _write_regex(writer: Writer, value: ResolvedPattern) -> None:
 
 
 def _partitions(topics: Sequence[TopicPartitions]) -> bytes:
+    if not topics:
+        return _NO_TOPICS
     parts = [uvarint(len(topics) + 1)]
     for topic in topics:
         parts += topic.topic_id.bytes, _int32_array(topic.partitions)
@@ -358,6 +369,9 @@ def _partitions(topics: Sequence[TopicPartitions]) -> bytes:
 
 
 _NO_TAGS = uvarint(0)
+_NO_TOPICS = uvarint(1)
+_TYPE = Struct(">h")
+_CURRENT = Struct(">hiib")  # version, epoch, previous epoch, state
 _ONE_TAG = uvarint(1) + uvarint(_EPOCHS_TAG)
 
 
@@ -379,6 +393,5 @@ _WRITE: Mapping[type, Callable[[Writer, Any], None]] = {
     MemberMetadata: _write_member,
     TargetEpoch: _write_target_epoch,
     TargetAssignment: _write_target,
-    CurrentAssignment: _write_current,
     ResolvedPattern: _write_regex,
 }

@@ -151,6 +151,15 @@ def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> Requ
     return api_key, version, correlation_id, at
 
 
+def usual_body_at(frame: bytes) -> int | None:
+    """Return where the body of a flexible request begins; None if its header is unusual or not whole.
+
+    A usual header has a client id, and no tagged fields.
+    """
+    at = _CLIENT_ID_AT + 1 + (frame[8] << 8 | frame[9])
+    return None if frame[8] >= 0x80 or frame[at - 1 : at] != b"\0" else at
+
+
 def client_id_of(frame: bytes) -> str:
     """Return the client id of a request whose header was read; "" if it has none (rule 3). Few APIs need it."""
     length = max(int.from_bytes(frame[_CLIENT_ID_AT - 2 : _CLIENT_ID_AT], "big", signed=True), 0)

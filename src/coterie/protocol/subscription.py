@@ -8,7 +8,10 @@ read as the highest we do, and bytes after the last known field are ignored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from struct import error as struct_error
+from struct import pack
 from sys import intern
 
 from coterie.errors import MalformedError
@@ -103,10 +106,21 @@ def read_assignment(data: Buffer) -> Assignment:
 
 def write_assignment(assignment: Assignment) -> bytes:
     """Write an assignment in the order that the assignor gave it."""
+    if assignment.user_data is None and len(assignment.partitions) == 1 and assignment.version in VERSIONS:
+        ((topic, numbers),) = assignment.partitions.items()
+        name = topic.encode()
+        with suppress(struct_error):  # else a name or a number does not fit: the plain way says so
+            count = len(numbers)
+            return pack(
+                f">hih{len(name)}si{count}ii", assignment.version, 1, len(name), name, count, *numbers, _NO_USER_DATA
+            )
     writer = _writer(assignment.version)
     _write_partitions(writer, assignment.partitions)
     writer.nullable_binary(assignment.user_data)
     return writer.done()
+
+
+_NO_USER_DATA = -1  # its length
 
 
 def subscribed_topics(data: Buffer) -> frozenset[str] | None:

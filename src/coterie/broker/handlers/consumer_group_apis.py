@@ -22,7 +22,6 @@ from coterie.protocol.apis import consumer_group_describe, consumer_group_heartb
 from coterie.protocol.frames import client_id_of
 from coterie.protocol.messages import (
     ConsumerGroupHeartbeat,
-    ConsumerGroupHeartbeatAnswer,
     DescribeConsumerGroup,
     DescribedConsumerGroup,
     DescribedConsumerMember,
@@ -89,12 +88,7 @@ class ConsumerGroupApis:
         if error:
             refused = consumer_group_heartbeat.Response(error=error)
             return self._responses.answer(call, refused, now_ms)
-
-        def finish(answers: list[ConsumerGroupHeartbeatAnswer], at_ms: int) -> Effects:
-            return self._responses.answer(call, _response(answers[0]), at_ms)
-
-        gather = Gather(call, 1, finish)
-        request = to_coordinator(said, gather.part(0), frame, call.connection.host, call.version)
+        request = to_coordinator(said, call, frame, call.connection.host, call.version)
         if not said.member_id:
             request.fresh_id = urlsafe_b64encode(self._fresh_id().bytes).decode().rstrip("=")
         if self._auth.authorizer is not None:
@@ -201,22 +195,3 @@ def _by_topic(topics: Sequence[Any] | None) -> dict[UUID, list[int]] | None:
     for topic in topics:
         found.setdefault(topic.topic_id or UUID(int=0), []).extend(topic.partitions)
     return found
-
-
-def _response(answer: ConsumerGroupHeartbeatAnswer) -> consumer_group_heartbeat.Response:
-    assignment = None
-    if answer.assignment is not None:
-        assignment = consumer_group_heartbeat.Assignment(
-            topic_partitions=[
-                consumer_group_heartbeat.TopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in answer.assignment.items()
-            ]
-        )
-    return consumer_group_heartbeat.Response(
-        error=answer.error,
-        message=answer.message,
-        member_id=answer.member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=assignment,
-    )

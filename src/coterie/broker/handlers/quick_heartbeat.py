@@ -15,7 +15,7 @@ from coterie.coordinator.runtime import GroupCoordinator
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import consumer_group_heartbeat, heartbeat
-from coterie.protocol.frames import response_frame
+from coterie.protocol.frames import response_frame, usual_body_at
 from coterie.protocol.messages import ConsumerGroupHeartbeat, Heartbeat
 
 __all__ = ["HEARTBEAT", "QuickHeartbeat"]
@@ -108,7 +108,7 @@ class QuickHeartbeat:
         return before + frame[_CORRELATION] + after
 
     def _read_steady(self, frame: bytes) -> ConsumerGroupHeartbeat | None:
-        at = _body_at(frame)
+        at = usual_body_at(frame)
         if at is None or self._connection is None:
             return None
         version = frame[_VERSION_AT]
@@ -128,14 +128,8 @@ class QuickHeartbeat:
 
 
 def _read(frame: bytes) -> Heartbeat | None:
-    at = _body_at(frame)
+    at = usual_body_at(frame)
     return None if at is None else heartbeat.read_request(frame, at, VERSION, None)
-
-
-def _body_at(frame: bytes) -> int | None:
-    """Return where the body begins, behind the client's id and a byte: no tagged fields. None: it is unusual."""
-    at = 11 + (frame[8] << 8 | frame[9])
-    return None if frame[8] >= 0x80 or frame[at - 1] else at
 
 
 def _steady_ends(request: ConsumerGroupHeartbeat, interval_ms: int, version: int) -> tuple[bytes, bytes]:

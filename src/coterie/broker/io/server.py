@@ -533,6 +533,13 @@ class Server:
         if connection.can_go_on:
             self.wait_for_turn(link)
 
+    def serve_alone(self, link: Link, frame: bytes, now_ms: int) -> None:
+        """Answer a request that has arrived alone, at a connection where none waits: `serve`, with less to look at."""
+        link.in_queue = True  # so that an answer does not queue it meanwhile
+        self.perform(link.port.node.look_at(link.connection, frame, now_ms))
+        link.in_queue = False
+        self.scheduling.worked(self.now_ms())
+
     def wait_for_turn(self, link: Link) -> None:
         if not link.in_queue:
             link.in_queue = True

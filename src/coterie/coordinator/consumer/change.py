@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from coterie.coordinator.classic.effects import Arm, ComputeTarget, Effects, Persist
@@ -236,17 +236,18 @@ def written_assignments(group: ConsumerGroup) -> dict[str, bytes]:
 
 def _by_name(group: ConsumerGroup, assigned: Assigned) -> dict[str, list[int]]:
     """Return partitions by the names of their topics; those of a deleted topic are left out."""
+    if not assigned:
+        return {}
     names = group.image.topic_names
     return {names[topic_id]: sorted(numbers) for topic_id, numbers in assigned.items() if topic_id in names}
 
 
 def _by_id(assigned: Assigned) -> list[TopicPartitions]:
     found = []
-    for topic_id in sorted(assigned):
-        partitions = sorted(assigned[topic_id])
-        if partitions:
-            epochs = [assigned[topic_id][partition] for partition in partitions]
-            found.append(TopicPartitions(topic_id, partitions, epochs))
+    for topic_id, given in sorted(assigned.items()) if len(assigned) > 1 else assigned.items():
+        if given:
+            partitions = sorted(given)
+            found.append(TopicPartitions(topic_id, partitions, [given[partition] for partition in partitions]))
     return found
 
 
@@ -262,7 +263,9 @@ def has_same_partitions(first: Assigned, second: Assigned) -> bool:
     return first.keys() == second.keys() and all(first[each].keys() == second[each].keys() for each in first)
 
 
-def united(first: Assigned, second: Assigned) -> dict[UUID, Mapping[int, int]]:
+def united(first: Assigned, second: Assigned) -> Assigned:
+    if not second:
+        return first
     return {
         topic_id: {**first.get(topic_id, {}), **second.get(topic_id, {})}
         for topic_id in dict.fromkeys((*first, *second))

@@ -378,28 +378,35 @@ class ConsumerGroup(OffsetsGroup):
         member = self.members.get(member_id)
         if member is None:
             return  # what is left of a member that is gone
-        for topic_id, partitions in _both(member.assigned, member.pending_revocation):
-            held = self.holders.get(topic_id, {})
-            for partition in partitions:
-                if held.get(partition) == member_id:
-                    del held[partition]
-                    self._hold(-_PARTITION_BYTES)
-            if not held:
-                self.holders.pop(topic_id, None)
         if not isinstance(value, CurrentAssignment):
+            self._release(member)
             member.assigned, member.pending_revocation = {}, {}
             return
+        assigned, pending_revocation = _by_topic(value.assigned), _by_topic(value.pending_revocation)
+        if assigned != member.assigned or pending_revocation != member.pending_revocation:
+            self._release(member)
         self._reconciled -= self.is_reconciled(member)
         member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
         member.state = MemberState(value.state)
         self._reconciled += self.is_reconciled(member)
-        member.assigned, member.pending_revocation = _by_topic(value.assigned), _by_topic(value.pending_revocation)
-        for topic_id, partitions in _both(member.assigned, member.pending_revocation):
+        member.assigned, member.pending_revocation = assigned, pending_revocation
+        for topic_id, partitions in _both(assigned, pending_revocation):
             held = self.holders.setdefault(topic_id, {})
             for partition in partitions:
                 if partition not in held:
                     self._hold(_PARTITION_BYTES)
                 held[partition] = member_id
+
+    def _release(self, member: ConsumerGroupMember) -> None:
+        """Forget that the member has partitions; another one may have taken some of them."""
+        for topic_id, partitions in _both(member.assigned, member.pending_revocation):
+            held = self.holders.get(topic_id, {})
+            for partition in partitions:
+                if held.get(partition) == member.member_id:
+                    del held[partition]
+                    self._hold(-_PARTITION_BYTES)
+            if not held:
+                self.holders.pop(topic_id, None)
 
     def _apply_target(self, member_id: str, value: Value | None) -> None:
         if isinstance(value, TargetAssignment):

@@ -51,7 +51,10 @@ def consumer_group_written(group: ConsumerGroup, event: ConsumerGroupWritten, no
         effects: Effects = [Reply(token, failed_answer(request, error)) for token, _, request in event.replies]
         effects.append(Emit(WriteFailed(now_ms, group.group_id, "a change of the group", event.error)))
         return effects + _expect_all(group, now_ms)
-    group.unwritten = [other for other in group.unwritten if other is not event]
+    if group.unwritten and group.unwritten[0] is event:  # as always, unless the group was loaded or made again
+        del group.unwritten[0]
+    else:
+        group.unwritten = [other for other in group.unwritten if other is not event]
     if group.upgrade is not None:
         group.upgrade.classic.let_go()
         group.upgrade = None

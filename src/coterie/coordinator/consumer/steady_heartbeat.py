@@ -1,23 +1,34 @@
-"""The hot path: a heartbeat of a member that has reconciled, in a group where nothing has changed.
+"""The hot path: heartbeats that say nothing new, of members that need not do anything.
 
-`consumer_group_heartbeat` would answer the same; a property test holds the two equal.
+Most often nothing has changed (`steady_heartbeat`). After a rebalance each member hears of the new epoch once, and
+nearly all keep what they have (`_catch_up`). The rule in `heartbeat.py` would do the same; a property test holds the
+two equal.
 """
 
 from __future__ import annotations
 
-from coterie.coordinator.consumer.group import ConsumerGroup
+from coterie.coordinator.classic.effects import Effects, Reply
+from coterie.coordinator.consumer.change import Change
+from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember
 from coterie.coordinator.consumer.regex_refresh import last_resolved_ms, needs_refresh
 from coterie.coordinator.consumer.states import MemberState
-from coterie.protocol.messages import ConsumerGroupHeartbeat
+from coterie.errors import ErrorCode
+from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
 
 
 def says_nothing_new(request: ConsumerGroupHeartbeat) -> bool:
     """Return whether a heartbeat only says that the member is there: all else is unchanged (K7)."""
-    said = (request.rack_id, request.topics, request.pattern, request.assignor, request.owned)
+    return request.owned is None and _says_at_most_what_it_owns(request)
+
+
+def _says_at_most_what_it_owns(request: ConsumerGroupHeartbeat) -> bool:
+    said = (request.rack_id, request.topics, request.pattern, request.assignor)
     return said == _UNCHANGED and request.rebalance_timeout_ms == -1 and request.member_epoch > 0
 
 
-_UNCHANGED = (None,) * 5
+_UNCHANGED = (None,) * 4
+_FEW = 4
+"""Topics that are looked for one by one."""
 
 
 def steady_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
@@ -36,13 +47,7 @@ def steady_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_
         or group.image_version != group.image.version
     ):
         return None
-    metadata = member.metadata
-    if (
-        request.client_id != metadata.client_id
-        or request.client_host != metadata.client_host
-        or metadata.classic_session_timeout_ms is not None
-        or (request.instance_id is not None and group.static.get(request.instance_id) != request.member_id)
-    ):
+    if not _is_known(group, member, request):
         return None
     if group.pattern_members and not group.resolving and needs_refresh(group, last_resolved_ms(group), now_ms):
         return None
@@ -52,3 +57,75 @@ def steady_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_
         return None
     session.deadline_ms = deadline_ms
     return group.heartbeat_interval_ms
+
+
+def _is_known(group: ConsumerGroup, member: ConsumerGroupMember, request: ConsumerGroupHeartbeat) -> bool:
+    """Return whether a member of the consumer protocol is whom the group knows, by client and instance."""
+    metadata = member.metadata
+    return (
+        request.client_id == metadata.client_id
+        and request.client_host == metadata.client_host
+        and metadata.classic_session_timeout_ms is None
+        and (request.instance_id is None or group.static.get(request.instance_id) == request.member_id)
+    )
+
+
+def quiet_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects | None:
+    """Handle a heartbeat if it says nothing new and the member keeps what it has; None: nothing is done yet.
+
+    It may say what the member owns, as it does after each assignment: this counts while a member has something to give
+    up, and if its epoch is an old one.
+    """
+    if not _says_at_most_what_it_owns(request):
+        return None
+    interval_ms = steady_heartbeat(group, request, now_ms)
+    if interval_ms is None:
+        return _catch_up(group, request, now_ms)
+    return [Reply(request.token, _unchanged(request.member_id, request.member_epoch, interval_ms))]
+
+
+def _catch_up(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects | None:
+    """Give the new epoch to a member whose target is what it has."""
+    member_id, epoch = request.member_id, request.member_epoch
+    member, assignment_epoch = group.members.get(member_id), group.assignment_epoch
+    if (
+        member is None
+        or epoch != member.epoch
+        or epoch == assignment_epoch
+        or group.group_epoch != assignment_epoch
+        or member.state is not MemberState.STABLE
+        or group.image_version != group.image.version
+        or group.pattern_members
+        or group.upgrade is not None
+        or not _is_known(group, member, request)
+        or not _has_its_target(group, member)
+    ):
+        return None
+    session = group.sessions.get(member_id)
+    deadline_ms = now_ms + group.session_timeout_ms
+    if session is None or deadline_ms < session.alarm_ms:
+        return None
+    session.deadline_ms = deadline_ms
+    change = Change(group, now_ms)
+    change.current(member, assignment_epoch, epoch, MemberState.STABLE, member.assigned, {})
+    return change.write(request.token, _unchanged(member_id, assignment_epoch, group.heartbeat_interval_ms), request)
+
+
+def _has_its_target(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
+    """Return whether a member has all partitions of its target and no others; all must be of topics it names."""
+    target, assigned, names = group.targets.get(member.member_id), member.assigned, group.image.topic_names
+    if target is None or len(target) != len(assigned):
+        return not target and not assigned
+    topics = member.metadata.topics if len(target) <= _FEW else frozenset(member.metadata.topics)
+    for topic_id, numbers in target.items():
+        has = assigned.get(topic_id)
+        if has is None or len(has) != len(numbers) or names.get(topic_id) not in topics:
+            return False
+        for number in numbers:
+            if number not in has:
+                return False
+    return True
+
+
+def _unchanged(member_id: str, epoch: int, interval_ms: int) -> ConsumerGroupHeartbeatAnswer:
+    return ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, member_id, epoch, interval_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,6 +15,7 @@ from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward,
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Emit, RecordsSkipped
+from coterie.protocol.commit_rows import CommitRows, FetchedRows
 from coterie.protocol.consumer_group_records import TYPES, ConsumerGroupRecord, Value, read_consumer_group_record
 from coterie.protocol.java_hash import java_hash
 from coterie.protocol.messages import (
@@ -44,6 +45,7 @@ from coterie.protocol.messages import (
     StoredGroup,
     SyncedGroup,
     SyncGroup,
+    Token,
     TopicsDeleted,
 )
 from coterie.protocol.offsets_topic import Skipped, read_record
@@ -223,6 +225,20 @@ class GroupCoordinator:
         """Handle a heartbeat of a consumer group that changes nothing; None: `handle` must."""
         shard = self.shards.get(self.partition_of(request.group_id))
         return None if shard is None else shard.steady_heartbeat(request, now_ms)
+
+    def usual_commit(
+        self, group_id: str, generation_id: int, member_id: str, of: CommitRows, token: Token, now_ms: int
+    ) -> list[Outward] | None:
+        """Handle a commit as most are; None: `handle` must. See `Shard.usual_commit`."""
+        shard = self.shards.get(self.partition_of(group_id))
+        return None if shard is None else shard.usual_commit(group_id, generation_id, member_id, of, token, now_ms)
+
+    def usual_fetch(
+        self, group_id: str, topic: str, partitions: Sequence[int], *, require_stable: bool
+    ) -> FetchedRows | None:
+        """Return offsets of one topic of a classic group, if all are there without metadata; None: `handle` must."""
+        shard = self.shards.get(self.partition_of(group_id))
+        return None if shard is None else shard.usual_fetch(group_id, topic, partitions, require_stable=require_stable)
 
     def _handle_other(self, event: Any, now_ms: int) -> list[Outward]:
         if isinstance(event, ListGroups):

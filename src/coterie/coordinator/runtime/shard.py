@@ -32,6 +32,7 @@ from coterie.coordinator.classic.effects import (
     error_for_client,
 )
 from coterie.coordinator.classic.rules import RULES as CLASSIC_RULES
+from coterie.coordinator.classic.states import DEAD, STABLE
 from coterie.coordinator.consumer import (
     ConsumerGroup,
     ConsumerGroupWritten,
@@ -43,10 +44,12 @@ from coterie.coordinator.consumer import (
 )
 from coterie.coordinator.consumer.rules import OF_CLASSIC_GROUPS
 from coterie.coordinator.consumer.rules import RULES as CONSUMER_RULES
+from coterie.coordinator.offsets.offset_metadata_manager import offsets_written, usual_rows
+from coterie.coordinator.offsets.usual_commit import UsualCommit
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Emit, Mistake
-from coterie.protocol.commit_rows import OffsetRows
+from coterie.protocol.commit_rows import CommitRows, FetchedRows, OffsetRows
 from coterie.protocol.messages import (
     ConsumerGroupHeartbeat,
     GroupsListed,
@@ -65,7 +68,7 @@ from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 E = TypeVar("E")
 
 RULES: Mapping[type, Mapping[type, Callable[[Any, Any, int], Effects]]] = {
-    Group: {**CLASSIC_RULES, **OF_CLASSIC_GROUPS},
+    Group: {**CLASSIC_RULES, **OF_CLASSIC_GROUPS, UsualCommit: offsets_written},
     ConsumerGroup: CONSUMER_RULES,
 }
 """The rules of each type of groups."""
@@ -192,21 +195,21 @@ class MarkerWritten(Written):
     group_id: str = field(default="")
 
 
-Outward = Reply | Emit | Append | ComputeTarget
-"""The effects of a shard."""
+Outward = Reply | Emit | Append | ComputeTarget | UsualCommit
+"""The effects of a shard. A `UsualCommit` is durable: its member is to be answered."""
 
 
 class _Unwritten:
     """Something to be written, with the group it goes back to (none for a marker)."""
 
-    __slots__ = ("applied", "asked_ms", "group", "marker", "producer", "records", "size", "then")
+    __slots__ = ("applied", "asked_ms", "group", "marker", "pairs", "producer", "size", "then")
 
     def __init__(self, group: Group | ConsumerGroup | None, then: Written, asked_ms: int) -> None:
         self.group = group
         self.then = then
         self.asked_ms = asked_ms
         self.applied: Sequence[Record] = []  # to the group, when they are durable
-        self.records: Sequence[tuple[bytes, bytes | None]] = []
+        self.pairs: Sequence[tuple[bytes, bytes | None]] = []  # the key and value of each of them
         self.size = 0
         self.producer: tuple[int, int] | None = None
         self.marker: bool | None = None
@@ -234,8 +237,8 @@ class Shard:
         self.wall = WallClock() if wall is None else wall
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
-        self._queue: deque[_Unwritten] = deque()
-        self._under_way: list[_Unwritten] = []
+        self._queue: deque[_Unwritten | UsualCommit] = deque()
+        self._under_way: list[_Unwritten | UsualCommit] = []
         self._is_asked = False  # an append was asked for and has not ended
         self._held: dict[str, list[Any]] = {}  # by group whose deletion is on its way to the log: what has come since
         self._is_unloaded = False
@@ -322,6 +325,56 @@ class Shard:
             return None
         return consumer.steady_heartbeat(group, request, now_ms)
 
+    def usual_commit(
+        self, group_id: str, generation_id: int, member_id: str, of: CommitRows, token: Token, now_ms: int
+    ) -> list[Outward] | None:
+        """Handle a commit without an instance id, of partitions that exist; None: `handle` must, nothing has changed.
+
+        See `UsualCommit`. The checks are those of the rules, for a member of a Stable classic group.
+        """
+        group = self.groups.get(group_id)
+        if (
+            type(group) is not Group
+            or group.state is not STABLE
+            or generation_id != group.generation_id
+            or (self._held and group_id in self._held)
+        ):
+            return None
+        member = group.members.get(member_id)
+        if member is None:
+            return None
+        deadline_ms = now_ms + member.session_timeout_ms
+        if deadline_ms < member.alarm_ms:
+            return None  # its timer has to be armed again
+        records = OffsetRows(group_id, of, group.wall.at(now_ms))
+        pairs, size = records.written()
+        if size > self.settings.coterie_max_record_bytes:
+            return None
+        member.deadline_ms = deadline_ms
+        item = UsualCommit(group, token, member_id, records, pairs, size, now_ms)
+        group.unwritten_commits[id(item)] = item
+        self._queue.append(item)
+        if not self._watches:
+            self._watch(item)
+        if self._is_asked:
+            return []
+        out: list[Outward] = []
+        self._start_append(out)
+        return out
+
+    def usual_fetch(
+        self, group_id: str, topic: str, partitions: Sequence[int], *, require_stable: bool
+    ) -> FetchedRows | None:
+        """Return offsets of one topic of a classic group, if all are there without metadata; None: `handle` must."""
+        group = self.groups.get(group_id)
+        if (
+            type(group) is not Group
+            or (require_stable and group.pending_offsets)
+            or (self._held and group_id in self._held)
+        ):
+            return None
+        return usual_rows(group, topic, partitions)
+
     def load(self, groups: Iterable[Group | ConsumerGroup], now_ms: int) -> list[Outward]:
         """Take the groups that were read from the log: the sessions of all members start now (C4)."""
         out: list[Outward] = []
@@ -400,10 +453,10 @@ class Shard:
         item.applied = effect.records
         try:
             if type(effect.records) is OffsetRows:
-                item.records, item.size = effect.records.written()
+                item.pairs, item.size = effect.records.written()
             else:
-                item.records = [write_record(record) for record in effect.records]
-                item.size = sum([len(key) + (len(value) if value else 0) for key, value in item.records])
+                item.pairs = [write_record(record) for record in effect.records]
+                item.size = sum([len(key) + (len(value) if value else 0) for key, value in item.pairs])
         except ValueError:  # a name longer than 32 767 bytes, a number too large for its field, half a surrogate pair
             item.then.error = ErrorCode.UNKNOWN_SERVER_ERROR
         if item.size > self.settings.coterie_max_record_bytes:
@@ -437,7 +490,7 @@ class Shard:
         self._under_way = batch
         self._ticket = next(self._tickets)
         producer_id, producer_epoch = first.producer or (None, -1)
-        records = first.records if len(batch) == 1 else joined([item.records for item in batch])
+        records = first.pairs if len(batch) == 1 else joined([item.pairs for item in batch])
         return AppendBatch(records, Appended(self.partition, self._ticket), producer_id, producer_epoch, first.marker)
 
     def _appended(self, event: Appended, out: list[Outward], now_ms: int) -> None:
@@ -445,17 +498,22 @@ class Shard:
             return  # of an earlier life of this shard
         position = event.base_offset
         for item in self._under_way:
-            item.then.error = event.error
-            item.then.position = position
-            position += len(item.records)
+            count = len(item.pairs)
             try:
-                self._ended(item, out, now_ms)
+                if type(item) is UsualCommit and not event.error and item.group.state is not DEAD:
+                    item.stored_at(position)
+                    out.append(item)
+                else:
+                    item.then.error = event.error
+                    item.then.position = position
+                    self._ended(item, out, now_ms)
             except Exception:  # noqa: BLE001  a mistake of ours must not cost the others their answers
                 doing = f"the end of a write, {type(item.then).__name__}"
                 out.append(Emit(Mistake(now_ms, item.then.group_id, doing, format_exc())))
+            position += count
         self._under_way, self._is_asked = [], False
 
-    def _ended(self, item: _Unwritten, out: list[Outward], now_ms: int) -> None:
+    def _ended(self, item: _Unwritten | UsualCommit, out: list[Outward], now_ms: int) -> None:
         then = item.then
         if item.group is None:
             assert isinstance(then, MarkerWritten)
@@ -506,7 +564,7 @@ class Shard:
         if then.answer is None and then.request is not None:
             self._held[then.group_id].insert(0, then.request)
 
-    def _watch(self, item: _Unwritten) -> None:
+    def _watch(self, item: _Unwritten | UsualCommit) -> None:
         """Arm the one timer of all commits: it fires for the oldest, and is then armed for the next oldest.
 
         It stays armed when a write has ended, because the next commit would arm it again: a check without effect every
@@ -542,7 +600,7 @@ class Shard:
         item = _Unwritten(None, then, now_ms)
         item.producer = (event.producer_id, event.producer_epoch)
         item.marker = event.committed
-        item.records = [(b"", None)]  # a control batch holds one record
+        item.pairs = [(b"", None)]  # a control batch holds one record
         self._queue.append(item)
 
     def _marked(self, then: MarkerWritten, out: list[Outward], now_ms: int) -> None:

@@ -17,7 +17,7 @@ from coterie.protocol.commit_rows import CommitRows, read_commit_rows
 from coterie.protocol.encoding import Encoding, read_tags
 from coterie.protocol.messages import CommitPartition, OffsetsCommitted
 
-__all__ = ["read_topics", "write_topics"]
+__all__ = ["read_topics", "write_committed_topic", "write_topics"]
 
 _ZERO_UUID = bytes(16)
 _PARTITION_OFFSET_EPOCH = Struct(">iqi")
@@ -102,7 +102,7 @@ def write_topics(reply: OffsetsCommitted, encoding: Encoding, *, by_id: bool) ->
     asked = reply.partitions
     if type(asked) is CommitRows:
         if not any(reply.errors):
-            return _all_well(asked, encoding, by_id=by_id)
+            return write_committed_topic(asked, encoding, by_id=by_id)
         numbers = [0] * (2 * len(asked))
         numbers[::2], numbers[1::2] = asked.numbers, reply.errors
         topics[asked.topic_id if by_id else asked.topic] = numbers
@@ -126,7 +126,8 @@ def write_topics(reply: OffsetsCommitted, encoding: Encoding, *, by_id: bool) ->
     return b"".join(parts)
 
 
-def _all_well(rows: CommitRows, encoding: Encoding, *, by_id: bool) -> bytes:
+def write_committed_topic(rows: CommitRows, encoding: Encoding, *, by_id: bool) -> bytes:
+    """Write the entry of a topic of which every partition was stored."""
     topic, numbers = rows.topic_id if by_id else rows.topic, rows.numbers
     if len(numbers) > _REMEMBERED:
         return _well(topic, numbers, encoding)

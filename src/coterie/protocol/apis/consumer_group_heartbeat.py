@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from struct import Struct
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.encoding import COMPACT, LONG_STRING
+from coterie.protocol.messages import ConsumerGroupHeartbeatAnswer
 
 __all__ = [
     "API",
@@ -67,5 +71,52 @@ class Response:
     """None: the member keeps what it has."""
 
 
-read_request, write_request = codec(API, Request)
-read_response, write_response = codec(API, Response)
+_read_request, write_request = codec(API, Request)
+_NOTHING_NEW = {0: b"\0\0\xff\xff\xff\xff\0\0\0\0", 1: b"\0\0\xff\xff\xff\xff\0\0\0\0\0"}
+"""By version: what follows the epoch if all is null, or -1, and there are no tagged fields."""
+_EPOCH = Struct(">i")
+
+
+def read_request(frame: bytes, at: int, version: int) -> Request:
+    """Read a request. One that says nothing new, as most do, is read by hand."""
+    nothing_new = _NOTHING_NEW[version]
+    if frame.endswith(nothing_new):
+        with suppress(IndexError, UnicodeDecodeError):  # the plain reader says what is wrong
+            end = at + frame[at]
+            last = end + frame[end]
+            is_short = 0 < frame[at] < LONG_STRING and 0 < frame[end] < LONG_STRING
+            if is_short and last == len(frame) - len(nothing_new) - _EPOCH.size:
+                (epoch,) = _EPOCH.unpack_from(frame, last)
+                group_id, member_id = frame[at + 1 : end].decode(), frame[end + 1 : last].decode()
+                return Request(group_id=group_id, member_id=member_id, member_epoch=epoch)
+    return _read_request(frame, at, version)
+
+
+read_response, _write_response = codec(API, Response)
+_ERROR = Struct(">ih")  # no throttle time, error
+_EPOCH_AND_INTERVAL = Struct(">ii")
+_NO_ASSIGNMENT = b"\xff\0"  # and no tagged fields
+
+
+def write_response(response: Response | ConsumerGroupHeartbeatAnswer, version: int) -> bytes:
+    """Write a response, or the answer of a group: most often that a member keeps what it has."""
+    if isinstance(response, Response):
+        return _write_response(response, version)
+    answer = response
+    if answer.assignment is None and answer.message is None and answer.member_id is not None:
+        member_id = COMPACT.string(answer.member_id)
+        epoch_and_interval = _EPOCH_AND_INTERVAL.pack(answer.member_epoch, answer.heartbeat_interval_ms)
+        return b"".join((_ERROR.pack(0, answer.error), b"\0", member_id, epoch_and_interval, _NO_ASSIGNMENT))
+    assignment = None
+    if answer.assignment is not None:
+        topics = [TopicPartitions(topic_id=each, partitions=numbers) for each, numbers in answer.assignment.items()]
+        assignment = Assignment(topic_partitions=topics)
+    full = Response(
+        error=answer.error,
+        message=answer.message,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+    return _write_response(full, version)

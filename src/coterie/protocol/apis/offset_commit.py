@@ -14,7 +14,7 @@ from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
-from coterie.protocol.apis.commits import read_topics, write_topics
+from coterie.protocol.apis.commits import read_topics, write_committed_topic, write_topics
 from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of, past_the_end, read_text
 from coterie.protocol.codec.fields import Int32, Int64, wire
 from coterie.protocol.commit_rows import CommitRows, read_usual_commit
@@ -126,6 +126,11 @@ def write_response(reply: OffsetsCommitted, version: int) -> bytes:
     encoding = encoding_of(API, version)
     throttle_time = b"\0\0\0\0" if version >= 3 else b""
     return throttle_time + write_topics(reply, encoding, by_id=version >= BY_ID) + encoding.tags
+
+
+def write_committed(of: CommitRows, version: int) -> bytes:
+    """Write the response to a commit of which every partition was stored."""
+    return b"\0\0\0\0" + write_committed_topic(of, encoding_of(API, version), by_id=version >= BY_ID) + b"\0"
 
 
 def write_request(request: OffsetCommit, version: int) -> bytes:

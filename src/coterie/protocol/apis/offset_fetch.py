@@ -91,7 +91,7 @@ _read_response, _write_response = codec(API, _Response)
 def read_request(frame: bytes, at: int, version: int, token: Token) -> list[OffsetFetch]:
     """One word per group; who asks twice is answered twice (rule C7)."""
     if MANY <= version < BY_ID:
-        usual = _read_usual(frame, at, version)
+        usual = read_usual(frame, at, version)
         if usual is not None:
             group_id, topic, require_stable, member_id, epoch = usual
             return [OffsetFetch(token, group_id, [topic], require_stable, member_id=member_id, member_epoch=epoch)]
@@ -106,7 +106,7 @@ _EPOCH = Struct(">i")
 _Usual = tuple[str, tuple[str, Sequence[int]], bool, str | None, int]
 
 
-def _read_usual(frame: bytes, at: int, version: int) -> _Usual | None:
+def read_usual(frame: bytes, at: int, version: int) -> _Usual | None:
     """Read the usual form: one group and one topic. Any other form, or an error, is left to the plain reader."""
     try:
         size = frame[at + 1]
@@ -210,9 +210,7 @@ def write_response(replies: Sequence[OffsetsFetched] | OffsetsFetched, version: 
     """Return the response about several groups, or about the one that was asked for."""
     if isinstance(replies, OffsetsFetched):
         if MANY <= version < BY_ID and type(replies.partitions) is FetchedRows and not replies.error:
-            rows = replies.partitions
-            before, after = _around(replies.group_id, rows.topic, len(rows))
-            return before + rows.packed + after
+            return write_usual(replies.group_id, replies.partitions)
         replies = (replies,)
     encoding = encoding_of(API, version)
     throttle_time = b"\0\0\0\0" if version >= 3 else b""
@@ -232,6 +230,12 @@ def write_response(replies: Sequence[OffsetsFetched] | OffsetsFetched, version: 
     else:
         _append_topics(parts, _each_with_the_group_error(reply), encoding, version)
     return b"".join(parts)
+
+
+def write_usual(group_id: str, rows: FetchedRows) -> bytes:
+    """Write the response to a request for one group and one topic, in versions 8 and 9."""
+    before, after = _around(group_id, rows.topic, len(rows))
+    return before + rows.packed + after
 
 
 @lru_cache(maxsize=1024)
