@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
+from conformance.consumer_groups.mixed_cases import SETUPS as MIXED_SETUPS
 from conformance.consumer_groups.mixed_cases import mixed_cases
 
 _JOIN = "beat epoch=0 timeout=60000 owned=- assignor=range"
@@ -251,4 +252,9 @@ def cases() -> dict[str, list[str]]:
             found[f"{state}: {name}"] = [*before, f"m0 beat {said}".rstrip(), *_AFTER]
         for name, steps in OTHER_REQUESTS.items():
             found[f"{state}: {name}"] = [*before, *steps]
+    for state, before in MIXED_SETUPS.items():  # heartbeats of the consumer member z; the classic member is m0
+        for name, said in ways():
+            if "," not in name:
+                steps = [f"z beat {said}".rstrip(), "m0 classic_beat", "z beat", "- describe", "- list"]
+                found[f"mixed, {state}: consumer beats, {name}"] = [*before, *steps]
     return found | {f"story: {name}": steps for name, steps in STORIES.items()} | mixed_cases()
