@@ -23,7 +23,10 @@ from coterie.protocol.apis.api_versions import refuse_version
 from coterie.protocol.frames import read_request_header, response_frame
 from coterie.settings.broker_settings import BrokerSettings
 
-__all__ = ["Node"]
+__all__ = ["Intercept", "Node"]
+
+Intercept = Callable[["Node", Connection, bytes, int], Effects | None]
+"""Takes a node and the arguments of `look_at`. What it returns is done instead of the request, if it is not None."""
 
 _FLEXIBLE = dict(FIRST_FLEXIBLE)  # a view of one, as the table is, is looked up in twice the time
 
@@ -50,6 +53,8 @@ class Node:
         self._fetches = fetches
         self._reporter = reporter
         self._after = after
+        self.intercept: Intercept | None = None
+        """Sees each request before it is answered: None, except while a test watches (`coterie.testing`)."""
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in handlers.items()}
 
     # --- events: a method each, since a request need not be wrapped in an object of its own ---------------------------
@@ -66,6 +71,10 @@ class Node:
 
     def look_at(self, connection: Connection, frame: bytes, now_ms: int) -> Effects:
         """Answer or park a request of a connection that has none under way."""
+        if self.intercept is not None:
+            effects = self.intercept(self, connection, frame, now_ms)
+            if effects is not None:
+                return self._after(effects, now_ms)
         return self._after(self._dispatch(connection, frame, now_ms), now_ms)
 
     def go_on(self, connection: Connection, now_ms: int) -> Effects:
