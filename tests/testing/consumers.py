@@ -21,6 +21,7 @@ class Polling:
         self._poll = poll
         self._close = close
         self._stop = threading.Event()
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -28,6 +29,8 @@ class Polling:
         try:
             while not self._stop.is_set():
                 self.read += self._poll()
+        except BaseException as error:  # noqa: BLE001  raised again by stop
+            self._error = error
         finally:
             self._close()
 
@@ -35,6 +38,8 @@ class Polling:
         self._stop.set()
         self._thread.join(60)
         assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
 
 
 def ours(broker: KafkaBroker, client_id: str, **settings: Any) -> Polling:
@@ -92,7 +97,7 @@ def kafka_python(broker: KafkaBroker, client_id: str, **settings: Any) -> Pollin
     )
 
     def poll() -> list[bytes]:
-        return [record.value for records in consumer.poll(20).values() for record in records]
+        return [record.value for records in consumer.poll(200).values() for record in records]
 
     return Polling(poll, consumer.close)
 
@@ -114,4 +119,4 @@ def members(
         yield started
     finally:
         for one in started:
-            one.stop()
+            one.stop()  # raises what ended its thread, if anything did

@@ -51,7 +51,7 @@ def story_of(
     lines += [f"fault in force: {fault!r}" for fault in faults]
     told = [
         f"  {_seconds(fact.at_ms - began_ms)}  {f'{fact.group_id}: ' if fact.group_id else ''}{text}"
-        for fact in happened
+        for fact in _without_earlier_commits(happened)
         if (not fact.group_id or fact.group_id in ids) and (text := _words(fact, names))
     ]
     if told:
@@ -65,10 +65,33 @@ def story_of(
     return "\n".join(lines)
 
 
+def _without_earlier_commits(happened: Sequence[Fact]) -> list[Fact]:
+    """Leave out commits that the same member made again later, with nothing else in between but commits."""
+    kept: list[Fact] = []
+    since: dict[tuple[str, str], int] = {}
+    for fact in happened:
+        if isinstance(fact, facts.OffsetsStored):
+            key = (fact.group_id, fact.member_id)
+            before = since.get(key)
+            if before is not None:
+                kept[before] = fact
+                continue
+            since[key] = len(kept)
+        else:
+            since.clear()
+        kept.append(fact)
+    return kept
+
+
 def grid_of(requests: Sequence[Request], names: MemberNames, began_ms: int) -> str:
-    """Return requests as the grid of a story. Of several that say and hear the same, the last is shown."""
+    """Return requests as the grid of a story. Of several that say and hear the same, the last is shown.
+
+    Heartbeats that say that all is well are left out.
+    """
     rows: list[tuple[StoryStep, int]] = []
     for one in requests:
+        if one.api == "Heartbeat" and one.error == "NONE" and not one.fault:
+            continue
         who = one.instance or (names.of(one.member) if one.member else one.client_id) or one.host
         hears = one.error or (f"({one.fault})" if one.fault else "-")
         says = one.api + (f" gen {one.generation}" if one.generation is not None and one.generation >= 0 else "")
