@@ -111,11 +111,12 @@ def members(
 ) -> Iterator[list[Polling]]:
     """Start members of the group `billing`, and wait until each has its partitions."""
     started: list[Polling] = []
+    partitions = broker.topic("orders").partitions
     others = len(broker.group("billing").members)
     try:
         for name in names:
             started.append(library(broker, name, **settings))
-            broker.group("billing").wait_stable(members=others + len(started), timeout=60)
+            broker.group("billing").wait_stable(members=others + len(started), partitions=partitions, timeout=60)
         yield started
     finally:
         for one in started:

@@ -46,9 +46,7 @@ def test_a_rebalance_is_returned_once_and_others_are_passed_over(kafka_broker: K
         assert left.cause is Cause.MEMBER_LEFT and left.culprit.startswith("b-")
         with pytest.raises(WaitTimeoutError, match="group billing to rebalance, caused by: new member"):
             group.wait_rebalance(Cause.NEW_MEMBER, timeout=0.01)
-    with pytest.raises(
-        CoterieError, match="no cause 'member leaves' of a rebalance: did you mean member left"
-    ):
+    with pytest.raises(CoterieError, match="no cause 'member leaves' of a rebalance: did you mean member left"):
         group.wait_rebalance("member leaves")
 
 

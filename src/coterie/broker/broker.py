@@ -370,7 +370,8 @@ class Broker:
         self._note_addresses(self._server)
         self._started.set()
         await self._stop.wait()
-        await self._server.stop()
+        if self._server is not None:
+            await self._server.stop()
 
     def _note_addresses(self, server: Server) -> None:
         self._addresses = {}

@@ -50,7 +50,8 @@ class MovableClock(Clock):
         return self._stands_at_ns is not None
 
     def seconds_until(self, at_ms: int) -> float:
-        return super().seconds_until(at_ms) if self._stands_at_ns is None else _LONG_S
+        seconds = super().seconds_until(at_ms)
+        return _LONG_S if seconds and self._stands_at_ns is not None else seconds
 
     def advance(self, ms: int) -> None:
         self.now_ms()  # if the loop was away until now, that is not part of the jump

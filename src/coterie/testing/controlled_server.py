@@ -25,6 +25,7 @@ from coterie.coordinator.runtime import GroupCoordinator
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 from coterie.protocol.frames import read_response_header, request_frame, response_frame
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.settings.listeners import Endpoint
 from coterie.testing.clock import MovableClock
 from coterie.testing.requests import GROUP_APIS, Recorder, Request, api_named, codec_of, read_request
@@ -99,6 +100,7 @@ class ControlledServer(Server):
         self._connections: dict[tuple[str, str], Connection] = {}
         """By group and member id, the connection that the member has used last."""
         self._fetches_again: asyncio.TimerHandle | None = None
+        self._has_crashed = False
 
     def _open(self, cluster: Cluster, listeners: Sequence[Endpoint]) -> None:
         super()._open(cluster, listeners)
@@ -176,6 +178,31 @@ class ControlledServer(Server):
             super().drop(connection, why)
         elif not asked.done():
             asked.set_exception(CoterieError(why))
+
+    def look_soon(self) -> None:
+        """Look at what tests wait for; from any thread."""
+        self._loop.call_soon_threadsafe(self.controls.waits.soon)
+
+    # --- a crash ------------------------------------------------------------------------------------------------------
+
+    def run(self, what: str, act: Callable[[int], Effects]) -> None:
+        if not self._has_crashed:
+            super().run(what, act)
+
+    def serve(self, link: Link, most: int) -> None:
+        if not self._has_crashed:
+            super().serve(link, most)
+
+    async def crash(self) -> None:
+        """End as a process does that is killed: nobody is answered, nothing more is written."""
+        self._has_crashed = True
+        self._close_ports()
+        for link in self.links:
+            link.transport.abort()
+        await self._all_closed(self.ports)
+        await asyncio.to_thread(self._disk.shutdown)
+        self._let_go()
+        self.cluster.directory.release()
 
     # --- what faults do -----------------------------------------------------------------------------------------------
 
@@ -255,6 +282,11 @@ class ControlledServer(Server):
         for node in self.cluster.nodes.values():
             for shard in node.coordinator.shards.values():
                 yield from shard.groups.values()
+
+    def coordinator_of(self, group_id: str) -> int:
+        """Return the number of the node that coordinates a group; the first, if that is not decided yet."""
+        leader = self.cluster.leadership.leader_of((OFFSETS_TOPIC, self.cluster.partition_of(group_id)))
+        return leader if leader in self.cluster.nodes else next(iter(self.cluster.nodes))
 
     def state_of(self, group_id: str) -> str:
         group = self.group(group_id)

@@ -10,8 +10,8 @@ request, the one that began last has it.
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 from coterie.broker.broker_effects import Effects
 from coterie.errors import CoterieError, ErrorCode, MalformedError
 from coterie.testing.answers import ANSWERED_FIRST, error_answer, has_throttle_time, with_error, with_throttle_time
-from coterie.testing.groups import TIMEOUT_S
+from coterie.testing.groups import TIMEOUT_S, Waited
 from coterie.testing.requests import Request, api_named, error_named, nearest
 
 if TYPE_CHECKING:
@@ -97,19 +97,16 @@ class Fault:
         self._broker = broker
         self.what = what
         """What it does, as a text."""
-        self.hits: list[Request] = []
-        """The requests that it has hit: what each said, when, and of which member it was."""
         self.is_in_force = False
         """Whether it has begun and not ended."""
-        self._has_failed = False
 
     def __repr__(self) -> str:
         return f"<fault {self.what}: {self.count} hits{', in force' if self.is_in_force else ''}>"
 
     @property
+    @abstractmethod
     def count(self) -> int:
         """How often it has fired."""
-        return len(self.hits)
 
     def begin(self) -> Self:
         """Put the fault in force.
@@ -122,7 +119,7 @@ class Fault:
         """
         if self.is_in_force:
             raise CoterieError(f"this fault is in force already: {self.what}")
-        self._broker.await_on_broker(self._begin_on)
+        self._begin()
         self.is_in_force = True
         self._broker.note_fault(self)
         return self
@@ -136,7 +133,7 @@ class Fault:
         if self.is_in_force:
             self.is_in_force = False
             self._broker.forget_fault(self)
-            self._broker.await_on_broker(self._end_on)
+            self._end()
             if not self.count:
                 raise FaultNotFiredError(self._broker.run_on_broker(self._why_not))
 
@@ -164,7 +161,7 @@ class Fault:
     ) -> None:
         self.__exit__(kind, error, trace)
 
-    def wait_hit(self, count: int = 1, *, timeout: float = TIMEOUT_S) -> list[Request]:
+    def wait_hit(self, count: int = 1, *, timeout: float = TIMEOUT_S) -> int:
         """Wait until the fault has fired.
 
         Args:
@@ -172,28 +169,34 @@ class Fault:
             timeout: How many seconds to wait at most.
 
         Returns:
-            The requests that it has hit.
+            How often it has fired.
 
         Raises:
             WaitTimeoutError: It did not fire as often in time.
         """
         return self._broker.wait(*self._hit(count), timeout)
 
-    async def wait_hit_async(self, count: int = 1, *, timeout: float = TIMEOUT_S) -> list[Request]:  # noqa: ASYNC109
+    async def wait_hit_async(self, count: int = 1, *, timeout: float = TIMEOUT_S) -> int:  # noqa: ASYNC109
         """Do what `wait_hit` does, in a test with asyncio."""
         return await self._broker.wait_async(*self._hit(count), timeout)
 
-    def _hit(self, count: int) -> tuple[str, Callable[[ControlledServer], list[Request] | None], None]:
+    def _hit(self, count: int) -> Waited[int]:
         times = "" if count == 1 else f" {count} times"
-        return f"the fault {self.what} to fire{times}", lambda _: list(self.hits) if self.count >= count else None, None
+        return f"the fault {self.what} to fire{times}", lambda _: self.count if self.count >= count else None, None
+
+    def _begin(self) -> None:
+        self._broker.await_on_broker(self._begin_on)
+
+    def _end(self) -> None:
+        self._broker.await_on_broker(self._end_on)
 
     # --- in the broker's thread ---------------------------------------------------------------------------------------
 
-    @abstractmethod
-    async def _begin_on(self, server: ControlledServer) -> None: ...
+    async def _begin_on(self, server: ControlledServer) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    async def _end_on(self, server: ControlledServer) -> None: ...
+    async def _end_on(self, server: ControlledServer) -> None:
+        raise NotImplementedError
 
     def _why_not(self, _server: ControlledServer) -> str:
         return f"this fault never fired: {self.what}"
@@ -208,6 +211,8 @@ class RequestFault(Fault):
         limit = "" if times is None else f", times={times}"
         which = "" if nth is None else f", the {nth}. request"
         super().__init__(broker, f"{chosen} -> {what}{which}{limit}")
+        self.hits: list[Request] = []
+        """The requests that it has hit: what each said, when, and of which member it was."""
         if times is not None and times < 1:
             raise CoterieError(f"times={times}: a fault that fires is one that fires once or more")
         if nth is not None and nth < 1:
@@ -218,6 +223,10 @@ class RequestFault(Fault):
         self._times = 1 if nth is not None and times is None else times
         self._matched = 0
         self._passed: list[tuple[Request, str]] = []
+
+    @property
+    def count(self) -> int:
+        return len(self.hits)
 
     async def _begin_on(self, server: ControlledServer) -> None:
         self._matched = 0
@@ -358,6 +367,122 @@ def _frame(head: bytes, body: bytes) -> bytes:
     return (len(head) - 4 + len(body)).to_bytes(4, "big") + head[4:] + body
 
 
+class _DiskFull(Fault):
+    """No file can be written."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        super().__init__(broker, "the disk is full")
+        self.hits: list[str] = []
+        """The files that could not be written."""
+
+    @property
+    def count(self) -> int:
+        return len(self.hits)
+
+    async def _begin_on(self, server: ControlledServer) -> None:
+        def refused(path: str) -> None:
+            self.hits.append(path)
+            server.look_soon()
+
+        self._broker.disk.on_refusal = refused
+
+    async def _end_on(self, _server: ControlledServer) -> None:
+        self._broker.disk.on_refusal = None
+
+    def _why_not(self, _server: ControlledServer) -> str:
+        return f"this fault never fired: {self.what}. Nothing was written to the disk while it was in force"
+
+
+class _SlowDisk(Fault):
+    """Each sync takes longer. The thread that waits for the disk waits; nothing else does."""
+
+    def __init__(self, broker: KafkaBroker, seconds: float | None) -> None:
+        super().__init__(broker, "the disk hangs" if seconds is None else f"each sync takes {seconds:g} s")
+        self.hits: list[str] = []
+        """The files whose syncs took longer."""
+        self._seconds = seconds
+        self._over = threading.Event()
+
+    @property
+    def count(self) -> int:
+        return len(self.hits)
+
+    async def _begin_on(self, server: ControlledServer) -> None:
+        self._over.clear()
+
+        def slow(path: str) -> None:
+            self.hits.append(path)
+            server.look_soon()
+            self._over.wait(self._seconds)
+
+        self._broker.disk.on_sync = slow
+        server.controls.disk_is_slow = True
+
+    async def _end_on(self, server: ControlledServer) -> None:
+        self._broker.disk.on_sync = None
+        server.controls.disk_is_slow = False
+        self._over.set()
+
+    def _why_not(self, _server: ControlledServer) -> str:
+        how = "" if self._broker.syncs else ". This broker syncs nothing (flush='os')"
+        return f"this fault never fired: {self.what}. Nothing was synced while it was in force{how}"
+
+
+class _Happens(Fault):
+    """Something that happens at the beginning, whatever clients do."""
+
+    _has_happened = False
+
+    @property
+    def count(self) -> int:
+        return int(self._has_happened)
+
+
+class _StopNode(_Happens):
+    def __init__(self, broker: KafkaBroker, node: int) -> None:
+        super().__init__(broker, f"node {node} is stopped")
+        self._node = node
+
+    async def _begin_on(self, server: ControlledServer) -> None:
+        if server.cluster.leadership.up == {self._node}:
+            raise CoterieError(f"node {self._node} is the only one that runs: use crash, or KafkaBroker(nodes=3)")
+        await server.stop_node(self._node)
+        self._has_happened = True
+
+    async def _end_on(self, server: ControlledServer) -> None:
+        await server.start_node(self._node)
+
+
+class _MoveCoordinator(_Happens):
+    def __init__(self, broker: KafkaBroker, group: str, node: int) -> None:
+        super().__init__(broker, f"node {node} is the coordinator of {group}")
+        self._group = group
+        self._node = node
+        self._was = node
+
+    async def _begin_on(self, server: ControlledServer) -> None:
+        self._was = server.coordinator_of(self._group)
+        await server.move_coordinator(self._group, self._node)
+        self._has_happened = True
+
+    async def _end_on(self, server: ControlledServer) -> None:
+        if self._was in server.cluster.leadership.up:
+            await server.move_coordinator(self._group, self._was)
+
+
+class _Crash(_Happens):
+    def __init__(self, broker: KafkaBroker, *, lose_unsynced: bool) -> None:
+        super().__init__(broker, "the broker has crashed")
+        self._lose_unsynced = lose_unsynced
+
+    def _begin(self) -> None:
+        self._broker.go_down(lose_unsynced=self._lose_unsynced)
+        self._has_happened = True
+
+    def _end(self) -> None:
+        self._broker.come_up()
+
+
 class FaultBuilder:
     """The requests that a fault is about; its methods say what happens to them.
 
@@ -372,7 +497,7 @@ class FaultBuilder:
     def __repr__(self) -> str:
         return f"<requests {self._filter}>"
 
-    def answer(self, error: str | ErrorCode, *, times: int | None = None) -> Fault:
+    def answer(self, error: str | ErrorCode, *, times: int | None = None) -> RequestFault:
         """Answer the request with an error, and do nothing else for it.
 
         Args:
@@ -387,7 +512,7 @@ class FaultBuilder:
         """
         return _Answer(error_named(error), self._broker, self._filter, nth=self._nth, times=times)
 
-    def delay(self, seconds: float, *, times: int | None = None) -> Fault:
+    def delay(self, seconds: float, *, times: int | None = None) -> RequestFault:
         """Look at the request later, by the broker's clock: `clock.advance` ends a delay as well.
 
         What the client sends on the same connection waits behind it.
@@ -401,7 +526,7 @@ class FaultBuilder:
         """
         return _Delay(seconds, self._broker, self._filter, nth=self._nth, times=times)
 
-    def hold(self, *, times: int | None = None) -> Fault:
+    def hold(self, *, times: int | None = None) -> RequestFault:
         """Look at the request when the fault ends, and not before.
 
         Args:
@@ -412,7 +537,7 @@ class FaultBuilder:
         """
         return _Hold(self._broker, self._filter, nth=self._nth, times=times)
 
-    def drop_connection(self, *, times: int | None = None) -> Fault:
+    def drop_connection(self, *, times: int | None = None) -> RequestFault:
         """Close the connection instead of answering: nothing is done for the request.
 
         Args:
@@ -423,7 +548,7 @@ class FaultBuilder:
         """
         return _Drop(self._broker, self._filter, "drop the connection", nth=self._nth, times=times)
 
-    def lose_answer(self, *, times: int | None = None) -> Fault:
+    def lose_answer(self, *, times: int | None = None) -> RequestFault:
         """Do what the request asks, and close the connection instead of answering.
 
         Args:
@@ -434,7 +559,7 @@ class FaultBuilder:
         """
         return _Lose(self._broker, self._filter, "lose the answer", nth=self._nth, times=times)
 
-    def garble(self, *, times: int | None = None) -> Fault:
+    def garble(self, *, times: int | None = None) -> RequestFault:
         """Do what the request asks, and send an answer that cannot be read: half of the right one.
 
         Args:
@@ -445,7 +570,7 @@ class FaultBuilder:
         """
         return _Garble(self._broker, self._filter, "garble the answer", nth=self._nth, times=times)
 
-    def throttle(self, ms: int, *, times: int | None = None) -> Fault:
+    def throttle(self, ms: int, *, times: int | None = None) -> RequestFault:
         """Answer as usual, and tell the client to wait before its next request (`throttle_time_ms`).
 
         Args:
@@ -507,3 +632,64 @@ class Faults:
             raise CoterieError(f"there is no state {state!r} of a group: {nearest(state, STATES)}")
         chosen = Filter(api_named(api).name, group, member, client_id, instance, generation, topic, state)
         return FaultBuilder(self._broker, chosen, nth)
+
+    def disk_full(self) -> Fault:
+        """Let no file be written.
+
+        Returns:
+            The fault; it begins with its `with` block, or with `begin`.
+        """
+        return _DiskFull(self._broker)
+
+    def slow_disk(self, seconds: float | None = None) -> Fault:
+        """Let each sync of a file take longer: what waits for it, such as a commit, is answered later.
+
+        While it is in force, `clock.advance` does not wait for the disk.
+
+        Args:
+            seconds: How much longer, of real time; without it, until the fault ends.
+
+        Returns:
+            The fault; it begins with its `with` block, or with `begin`.
+        """
+        return _SlowDisk(self._broker, seconds)
+
+    def stop_node(self, node: int) -> Fault:
+        """Stop a node: its partitions and groups go to other nodes, and its connections are closed.
+
+        When the fault ends, the node starts again, and what it led before comes back to it.
+
+        Args:
+            node: The number of the node, from 1 on.
+
+        Returns:
+            The fault; it begins with its `with` block, or with `begin`, which raises a CoterieError if there is no such
+            node, or no other.
+        """
+        return _StopNode(self._broker, node)
+
+    def move_coordinator(self, group: str, node: int) -> Fault:
+        """Make a node the coordinator of a group. When the fault ends, the one before is its coordinator again.
+
+        Args:
+            group: The id of the group.
+            node: The number of the node, from 1 on.
+
+        Returns:
+            The fault; it begins with its `with` block, or with `begin`.
+        """
+        return _MoveCoordinator(self._broker, group, node)
+
+    def crash(self, *, lose_unsynced: bool = True) -> Fault:
+        """Let the broker crash, as if its machine had lost its power. When the fault ends, it starts again.
+
+        Meanwhile its ports refuse connections, and nothing can be asked of it. What was acknowledged is there
+        afterwards if the broker has `flush="sync"`, which is the default; with `flush="os"` it is lost.
+
+        Args:
+            lose_unsynced: Whether what was not synced is lost; else it is a crash of the process alone.
+
+        Returns:
+            The fault; it begins with its `with` block, or with `begin`.
+        """
+        return _Crash(self._broker, lose_unsynced=lose_unsynced)

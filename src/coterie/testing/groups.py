@@ -142,11 +142,15 @@ class Group:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait_stable(self, members: int | None = None, *, timeout: float = TIMEOUT_S) -> GroupSnapshot:
+    def wait_stable(
+        self, members: int | None = None, *, partitions: int | None = None, timeout: float = TIMEOUT_S
+    ) -> GroupSnapshot:
         """Wait until the group is Stable: each member has its assignment.
 
         Args:
             members: How many members it has to have; without it, one or more.
+            partitions: How many partitions its members have to have together. A leader that has not heard of a topic
+                yet assigns nothing at first.
             timeout: How many seconds to wait at most.
 
         Returns:
@@ -155,18 +159,30 @@ class Group:
         Raises:
             WaitTimeoutError: It did not become so in time.
         """
-        return self._broker.wait(*self._stable(members), timeout)
+        return self._broker.wait(*self._stable(members, partitions), timeout)
 
-    async def wait_stable_async(self, members: int | None = None, *, timeout: float = TIMEOUT_S) -> GroupSnapshot:  # noqa: ASYNC109
+    async def wait_stable_async(
+        self,
+        members: int | None = None,
+        *,
+        partitions: int | None = None,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109
+    ) -> GroupSnapshot:
         """Do what `wait_stable` does, in a test with asyncio."""
-        return await self._broker.wait_async(*self._stable(members), timeout)
+        return await self._broker.wait_async(*self._stable(members, partitions), timeout)
 
-    def _stable(self, members: int | None) -> Waited[GroupSnapshot]:
-        count = "" if members is None else f" with {members} member{'' if members == 1 else 's'}"
-        return self._when(
-            f"group {self.group_id} to be Stable{count}",
-            lambda now: now.state == "Stable" and (len(now.members) == members if members is not None else True),
-        )
+    def _stable(self, members: int | None, partitions: int | None) -> Waited[GroupSnapshot]:
+        wanted = [_counted(members, "member"), _counted(partitions, "partition")]
+        said = " and ".join(each for each in wanted if each)
+
+        def holds(now: GroupSnapshot) -> bool:
+            return (
+                now.state == "Stable"
+                and members in {None, len(now.members)}
+                and partitions in {None, sum(len(member.assignment) for member in now.members)}
+            )
+
+        return self._when(f"group {self.group_id} to be Stable{f' with {said}' if said else ''}", holds)
 
     def wait_members(self, members: int, *, timeout: float = TIMEOUT_S) -> GroupSnapshot:
         """Wait until the group has so many members, whatever its state is.
@@ -189,7 +205,7 @@ class Group:
 
     def _has_members(self, members: int) -> Waited[GroupSnapshot]:
         return self._when(
-            f"group {self.group_id} to have {members} member{'' if members == 1 else 's'}",
+            f"group {self.group_id} to have {_counted(members, 'member')}",
             lambda now: len(now.members) == members,
         )
 
@@ -360,6 +376,10 @@ class Group:
 
 Waited = tuple[str, "Callable[[ControlledServer], T | None]", str | None]
 """What is waited for, the condition, and the group that it is about."""
+
+
+def _counted(count: int | None, what: str) -> str:
+    return "" if count is None else f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _cause_named(cause: Cause | str) -> Cause:

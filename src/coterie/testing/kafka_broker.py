@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
+import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -16,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from coterie.broker.broker import NOT_RUNNING, Broker, Flush, open_cluster
+from coterie.broker.connection_limits import files_of_logs
 from coterie.broker.io.server import Server
 from coterie.errors import CoterieError, IllegalStateError
 from coterie.facts import Fact
@@ -23,8 +26,10 @@ from coterie.protocol.apis import create_topics
 from coterie.protocol.apis import produce as produce_api
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.settings.config_def import dotted
+from coterie.storage import DiskFiles, MemoryFiles
 from coterie.testing.clock import BrokerClock, MovableClock
 from coterie.testing.controlled_server import ControlledServer, Controls
+from coterie.testing.disk import ControlledFiles
 from coterie.testing.faults import Fault, Faults
 from coterie.testing.groups import Group, snapshot_of
 from coterie.testing.requests import Request, api_named
@@ -110,6 +115,10 @@ class KafkaBroker(Broker):
         self._began_ms = 0
         self._last_story = ""
         self._happened: deque[Fact] = deque(maxlen=MOST_FACTS)
+        self.disk = ControlledFiles(MemoryFiles())
+        """The files of the broker, which faults make full and slow."""
+        self._reserved: list[socket.socket] = []
+        """The ports of a broker that has crashed, which nobody else is to take."""
         self._faults_in_force: list[Fault] = []
         self.rebalances_seen: dict[str, int] = {}
         """How many rebalances of each group `Group.wait_rebalance` has returned or passed over."""
@@ -117,6 +126,11 @@ class KafkaBroker(Broker):
         """The clock of the broker, which the test can move."""
         self.faults = Faults(self)
         """The faults that the test scripts."""
+
+    @property
+    def syncs(self) -> bool:
+        """Whether records are synced before they are acknowledged."""
+        return self._flush == "sync"
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -393,12 +407,58 @@ class KafkaBroker(Broker):
     ) -> None:
         await asyncio.to_thread(self.stop)
 
+    def restart(self) -> None:
+        """Stop the broker in order, and start it again at the same address with what it had.
+
+        Raises:
+            IllegalStateError: It is stopped.
+        """
+        self._running_loop()
+        self.stop()
+        self.start()
+
+    def go_down(self, *, lose_unsynced: bool) -> None:
+        """Let the broker crash; see `Faults.crash`."""
+        self._on_loop(self._go_down(self._controlled(), lose_unsynced=lose_unsynced))
+
+    async def _go_down(self, server: ControlledServer, *, lose_unsynced: bool) -> None:
+        self._server = None
+        await server.crash()
+        self._reserved = [_reserve(port.host, port.number) for port in server.ports]
+        if lose_unsynced:
+            self.disk.lose_unsynced()
+
+    def come_up(self) -> None:
+        """Start the broker again after a crash."""
+        self._on_loop(self._come_up())
+
+    async def _come_up(self) -> None:
+        try:
+            self._server = await self._start_server()
+        finally:
+            for reserved in self._reserved:
+                reserved.close()
+            self._reserved = []
+
+    def _on_loop(self, what: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._running_loop()).result()
+
     async def _start_server(self) -> Server:
         clock = self._movable_clock
+        if self._data is not None:
+            allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            self.disk = ControlledFiles(DiskFiles(self._data, files_of_logs(allowed_files)))
         server = ControlledServer(self._tell, clock, self._controls)
         await server.begin(
             lambda wall: open_cluster(
-                self._data, self._settings, self._flush, self._nodes, wall, self._users, now_ms=clock.now_ms()
+                self._data,
+                self._settings,
+                self._flush,
+                self._nodes,
+                wall,
+                self._users,
+                files=self.disk,
+                now_ms=clock.now_ms(),
             ),
             self._listeners,
             self._settings,
@@ -437,6 +497,15 @@ class KafkaBroker(Broker):
                 problems.append(problem)
         if problems:
             raise problems[0]
+
+
+def _reserve(host: str, number: int) -> socket.socket:
+    """Take a port without listening at it, so that it refuses connections."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((host, number))
+    return reserved
 
 
 def _pair(value: Value | tuple[Value, Value]) -> tuple[bytes | None, bytes | None]:
