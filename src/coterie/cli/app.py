@@ -101,6 +101,22 @@ def serve(
             help="Listen with TLS and passwords (SASL_SSL). A test CA, a certificate and a user are made in DIR, once.",
         ),
     ] = None,
+    test_controls: Annotated[
+        bool,
+        typer.Option(
+            "--test-controls",
+            help="For tests in any language: wait for groups, move the clock, script faults, over HTTP. In memory unless "
+            "--data is given.",
+        ),
+    ] = False,
+    controls: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Address of the test controls; port 0 picks a free one.",
+            show_default="127.0.0.1:9099",
+        ),
+    ] = None,
     log: Annotated[
         LogChoice,
         typer.Option(
@@ -120,6 +136,10 @@ def serve(
     With --secure DIR clients must use TLS and log in. DIR has their settings, with the password, for Java, librdkafka
     and Python. For certificates and users of your own, give Kafka's settings (docs/security.md).
 
+    With --test-controls the line is: ready HOST:PORT controls http://HOST:PORT. The controls take and return JSON, and
+    GET /openapi.json describes them (docs/testing-recipes.md). On an address that other machines can reach they need a
+    token, in the variable COTERIE_CONTROLS_TOKEN.
+
     Try it: coterie serve --memory --port 0
     """
     from coterie.cli.serve import serve as run
@@ -136,6 +156,8 @@ def serve(
         config=config,
         log=log.value,
         secure=secure,
+        test_controls=test_controls,
+        controls=controls,
     )
 
 

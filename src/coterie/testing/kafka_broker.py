@@ -25,6 +25,7 @@ from coterie.facts import Fact
 from coterie.protocol.apis import create_topics
 from coterie.protocol.apis import produce as produce_api
 from coterie.protocol.records import BatchRecord, build_batch
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.config_def import dotted
 from coterie.storage import DiskFiles, MemoryFiles
 from coterie.testing.clock import BrokerClock, MovableClock
@@ -71,7 +72,8 @@ class KafkaBroker(Broker):
     `with` and `async with` start and stop it, as `start` and `stop` do. It is in memory unless it has a data directory.
 
     Args:
-        settings: Settings of the broker under Kafka's names, besides those of `TEST_SETTINGS`.
+        settings: Settings of the broker under Kafka's names, besides those of `TEST_SETTINGS`; or all settings, as
+            `BrokerSettings`.
         topics: Topics to create, and how many partitions each has.
         nodes: How many brokers clients see.
         data: A data directory.
@@ -87,7 +89,7 @@ class KafkaBroker(Broker):
 
     def __init__(
         self,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | BrokerSettings | None = None,
         *,
         topics: Mapping[str, int] | None = None,
         nodes: int = 1,
@@ -98,10 +100,13 @@ class KafkaBroker(Broker):
         port: int = 0,
         on_fact: Callable[[Fact], None] | None = None,
     ) -> None:
-        given = {dotted(name): value for name, value in (settings or {}).items()}
+        if isinstance(settings, BrokerSettings):
+            chosen: Mapping[str, Any] | BrokerSettings = settings
+        else:
+            chosen = {**TEST_SETTINGS, **{dotted(name): value for name, value in (settings or {}).items()}}
         super().__init__(
             data,
-            {**TEST_SETTINGS, **given},
+            chosen,
             port=port,
             flush=flush,
             nodes=nodes,
