@@ -105,8 +105,8 @@ def serve(
         bool,
         typer.Option(
             "--test-controls",
-            help="For tests in any language: wait for groups, move the clock, script faults, over HTTP. In memory unless "
-            "--data is given.",
+            help="For tests in any language: wait for groups, move the clock, script faults, over HTTP. Data is kept "
+            "in memory, unless --data is given.",
         ),
     ] = False,
     controls: Annotated[

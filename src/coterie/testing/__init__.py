@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.testing.chaos_runs import chaos
     from coterie.testing.clock import BrokerClock
     from coterie.testing.faults import Fault, FaultBuilder, FaultNotFiredError, Faults
     from coterie.testing.groups import Group, GroupSnapshot, Member
@@ -33,9 +34,11 @@ __all__ = [
     "Request",
     "Topic",
     "WaitTimeoutError",
+    "chaos",
 ]
 
 _NAMES_BY_MODULE = {
+    "chaos_runs": "chaos",
     "clock": "BrokerClock",
     "faults": "Fault FaultBuilder FaultNotFiredError Faults",
     "groups": "Group GroupSnapshot Member",

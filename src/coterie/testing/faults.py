@@ -582,6 +582,37 @@ class FaultBuilder:
         """
         return _Throttle(ms, self._broker, self._filter, nth=self._nth, times=times)
 
+    def move_coordinator(self, node: int | None = None, *, times: int | None = None) -> RequestFault:
+        """Make another node the coordinator of the group, and then look at the request as usual.
+
+        So it is answered NOT_COORDINATOR. The coordinator stays there when the fault ends.
+
+        Args:
+            node: The number of the node, from 1 on; without it, the one after the coordinator.
+            times: How often at most.
+
+        Returns:
+            The fault; it begins with its `with` block, or with `begin`.
+        """
+        from coterie.testing.happenings import MoveCoordinator
+
+        return MoveCoordinator(node, self._broker, self._filter, nth=self._nth, times=times)
+
+    def expire_member(self, *, times: int | None = None) -> RequestFault:
+        """Let the session of the member expire, as `clock.silence` does, and then look at the request as usual.
+
+        So it is answered UNKNOWN_MEMBER_ID.
+
+        Args:
+            times: How often at most.
+
+        Returns:
+            The fault; it begins with its `with` block, or with `begin`.
+        """
+        from coterie.testing.happenings import ExpireMember
+
+        return ExpireMember(self._broker, self._filter, "expire the member", nth=self._nth, times=times)
+
 
 class Faults:
     """The faults of a broker under test, `broker.faults`."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["kafka_broker", "kafka_broker_factory", "kafka_server"]
 
 SECTION = "Kafka"
+SEED = "COTERIE_SEED"
+"""Where `chaos_runs.py` finds the seed, also without pytest."""
 _BROKERS = pytest.StashKey[list["KafkaBroker"]]()
 """The brokers that a test uses."""
 
@@ -30,6 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="write a report in HTML of the groups of each failing test to this directory",
     )
+    group.addoption(
+        "--coterie-seed",
+        metavar="N",
+        type=int,
+        default=None,
+        help="run tests under coterie.testing.chaos with the faults of this seed alone",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,6 +47,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "kafka(settings=None, topics=None, nodes=1, **options): how the broker of the fixture kafka_broker is made; "
         "the arguments are those of coterie.testing.KafkaBroker",
     )
+    seed = config.getoption("--coterie-seed")
+    if seed is not None:
+        environment = pytest.MonkeyPatch()
+        environment.setenv(SEED, str(seed))
+        config.add_cleanup(environment.undo)
 
 
 @pytest.fixture

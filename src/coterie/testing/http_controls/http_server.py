@@ -31,6 +31,7 @@ MOST_BYTES = 16 << 20
 """The most bytes of a body."""
 IDLE_S = 300.0
 """A connection that sends nothing for so long is closed."""
+STOPS_WITHIN_S = 0.1
 OPENAPI = "/openapi.json"
 
 
@@ -61,7 +62,10 @@ class ControlServer:
                 "its records. Listen at 127.0.0.1, or set the variable COTERIE_CONTROLS_TOKEN to a secret of your own"
             )
         self._server = _Server(host, port, controls, token)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="coterie-controls", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="coterie-controls", daemon=True)
+
+    def _run(self) -> None:
+        self._server.serve_forever(poll_interval=STOPS_WITHIN_S)
 
     @property
     def url(self) -> str:
@@ -132,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _of(self) -> _Server:
         return cast("_Server", self.server)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._answer()
 
     do_POST = do_DELETE = do_PUT = do_PATCH = do_HEAD = do_OPTIONS = do_GET  # noqa: N815
@@ -143,6 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer what is no HTTP request, as all other problems are answered."""
         self.close_connection = True
+        self.request_version = self.protocol_version  # a status line and headers, whatever was sent
         status = HTTPStatus(code)
         self._write(status, _problem(status.phrase, message or explain or status.description))
 
@@ -221,7 +226,9 @@ class _Handler(BaseHTTPRequestHandler):
         if len(text) > 12 or int(text) > MOST_BYTES:
             self.close_connection = True
             raise _ProblemError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "TooLarge", f"the body has {text[:30]} bytes; the most is {MOST_BYTES}"
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                "TooLarge",
+                f"the body has {text[:30]} bytes; the most is {MOST_BYTES}",
             )
         data = self.rfile.read(int(text))
         if len(data) < int(text):
@@ -234,7 +241,9 @@ class _Handler(BaseHTTPRequestHandler):
             sent = self.headers.get("Authorization", "")
             if not hmac.compare_digest(sent.encode(), f"Bearer {self._of.token}".encode()):
                 raise _ProblemError(
-                    HTTPStatus.UNAUTHORIZED, "Unauthorized", "send the header Authorization: Bearer TOKEN with the token"
+                    HTTPStatus.UNAUTHORIZED,
+                    "Unauthorized",
+                    "send the header Authorization: Bearer TOKEN with the token",
                 )
             return
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
@@ -255,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError) as error:
             raise CoterieError(f"the body is no JSON: {error}") from None
         if not isinstance(given, dict):
-            raise CoterieError("the body must be a JSON object with the parameters, such as {\"timeout\": 10}")
+            raise CoterieError('the body must be a JSON object with the parameters, such as {"timeout": 10}')
         return given
 
 

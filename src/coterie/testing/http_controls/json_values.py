@@ -155,7 +155,9 @@ def _choices(kind: Any) -> tuple[Any, ...]:
     """Return the types of a union that JSON tells apart. Where a name in Kafka's spelling may be given, it is text."""
     if get_origin(kind) not in {Union, UnionType}:
         return (kind,)
-    found = [one for one in get_args(kind) if not (isinstance(one, type) and issubclass(one, Enum) and str in get_args(kind))]
+    found = [
+        one for one in get_args(kind) if not (isinstance(one, type) and issubclass(one, Enum) and str in get_args(kind))
+    ]
     if bytes in found and str in found:
         found.remove(str)
     return tuple(found)

@@ -132,7 +132,11 @@ class Operation:
         found: Any = controls
         for number, step in enumerate(self.chain):
             name = _function(step).__name__
-            own = {one.name: values[one.name] for one in self.parameters.values() if one.step == number and one.name in values}
+            own = {
+                one.name: values[one.name]
+                for one in self.parameters.values()
+                if one.step == number and one.name in values
+            }
             found = getattr(found, name)
             if not isinstance(step, property):
                 found = found(**own)
@@ -268,6 +272,8 @@ OPERATIONS: Sequence[Operation] = (
             ("loseAnswer", "lose-answer", FaultBuilder.lose_answer),
             ("garble", "garble", FaultBuilder.garble),
             ("throttle", "throttle", FaultBuilder.throttle),
+            ("moveCoordinatorOn", "move-coordinator-on", FaultBuilder.move_coordinator),
+            ("expireMemberOn", "expire-member-on", FaultBuilder.expire_member),
         )
     ),
     *(

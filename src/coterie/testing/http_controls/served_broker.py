@@ -148,9 +148,7 @@ class RecordState:
     @classmethod
     def of(cls, record: Record) -> RecordState:
         headers = [Header(name, value) for name, value in record.headers]
-        return cls(
-            record.topic, record.partition, record.offset, record.key, record.value, headers, record.timestamp
-        )
+        return cls(record.topic, record.partition, record.offset, record.key, record.value, headers, record.timestamp)
 
 
 @dataclass(frozen=True, slots=True)
