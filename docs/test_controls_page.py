@@ -9,15 +9,15 @@ __all__ = ["test_controls"]
 ABOUT = """# Test controls over HTTP
 
 Made from `coterie.testing.http_controls.operations` by `make docs`. `coterie serve --test-controls` serves them; \
-[testing-recipes.md](testing-recipes.md) shows how tests in Java and Go use them. `GET /openapi.json` describes them as \
-OpenAPI 3.1, with all types.
+[testing-recipes.md](testing-recipes.md) shows how tests in Java and Go use them. `GET /openapi.json` describes them \
+as OpenAPI 3.1, with all types.
 
-- The parameters of a `GET` are in the query, those of all else in the body, as a JSON object. In bold: those that have \
-to be given.
+- The parameters of a `GET` are in the query, those of all else in the body, as a JSON object. In bold: those that \
+have to be given.
 - Keys and values of records are text. Bytes that are no UTF-8 are `{"base64": "..."}`, in both directions.
-- A problem is another status than 200, with `{"error": ..., "message": ...}`: 400 for what is not allowed, 404 for what \
-there is not, 409 for what did not happen: a wait timed out, or a fault never fired. The message says what did happen. \
-503: the broker is down, after a crash that the test asked for.
+- A problem is another status than 200, with `{"error": ..., "message": ...}`: 400 for what is not allowed, 404 for \
+what there is not, 409 for what did not happen: a wait timed out, or a fault never fired. The message says what did \
+happen. 503: the broker is down, after a crash that the test asked for.
 - A fault begins at once. Its `number` in the answer is its name from then on. All faults end with `DELETE /faults`.
 
 | | parameters | |

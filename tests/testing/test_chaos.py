@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -290,3 +293,15 @@ def test_requests_without_a_group_or_a_member_are_passed_over(kafka_broker: Kafk
                 kafka_broker.group("billing").wait_committed("orders", 0, written, timeout=60)
             with pytest.raises(FaultNotFiredError, match=why):
                 fault.end()
+
+
+def test_pytest_runs_one_seed_and_reports_it(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "from coterie.testing import chaos\n\n\n"
+        "@chaos(seeds=3)\ndef test_it(kafka_broker, tmp_path):\n"
+        "    assert tmp_path.exists()\n    assert kafka_broker.groups\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--coterie-seed", "17", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout
+    assert "chaos: seed 17 failed" in done.stdout and "fails without any fault as well" in done.stdout

@@ -74,7 +74,7 @@ def serve(
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Address advertised to clients, if different from --host and --port."),
+        typer.Option(metavar="HOST:PORT", help="Address advertised to clients, if different."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Data directory.", show_default="coterie-data")
@@ -82,7 +82,7 @@ def serve(
     flush: Annotated[
         FlushChoice | None,
         typer.Option(
-            help="Answer a write after fsync (sync), or when it is in the page cache, as Kafka does (os).",
+            help="Answer a write after fsync (sync), or before it, as Kafka does (os).",
             show_default="sync",
         ),
     ] = None,
@@ -103,42 +103,35 @@ def serve(
     ] = None,
     test_controls: Annotated[
         bool,
-        typer.Option(
-            "--test-controls",
-            help="For tests in any language: wait for groups, move the clock, script faults, over HTTP. Data is kept "
-            "in memory, unless --data is given.",
-        ),
+        typer.Option("--test-controls", help="Controls for tests, over HTTP; data is in memory."),
     ] = False,
     controls: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Address of the test controls; port 0 picks a free one.",
+            help="Their address.",
             show_default="127.0.0.1:9099",
         ),
     ] = None,
     log: Annotated[
         LogChoice,
-        typer.Option(
-            help="Log to stderr. text: group events. all: also commits, rejoins, reconciliations. json: all, as JSON."
-        ),
+        typer.Option(help="Log to stderr. text: group events. all: also commits and rejoins. json: as all."),
     ] = LogChoice.text,
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
     When it accepts connections it prints: ready HOST:PORT, the bootstrap servers for clients. Settings are read from
     --config, then the environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then --set; the
-    last one wins. SIGTERM or Ctrl-C shuts down cleanly; a second signal exits immediately.
+    last one wins. SIGTERM or Ctrl-C shuts down cleanly, a second one at once.
 
-    With --nodes 3 clients see three brokers, with ports in a row. Each leads a third of the partitions and coordinates
-    a third of the groups. There is one copy of each log: more nodes add neither safety nor speed.
+    With --nodes 3 clients see three brokers, with ports in a row. There is one copy of each log: more nodes add neither
+    safety nor speed.
 
-    With --secure DIR clients must use TLS and log in. DIR has their settings, with the password, for Java, librdkafka
-    and Python. For certificates and users of your own, give Kafka's settings (docs/security.md).
+    With --secure DIR clients must use TLS and log in. DIR has their settings, with the password. For certificates and
+    users of your own, give Kafka's settings (docs/security.md).
 
-    With --test-controls the line is: ready HOST:PORT controls http://HOST:PORT. The controls take and return JSON, and
-    GET /openapi.json describes them (docs/testing-recipes.md). On an address that other machines can reach they need a
-    token, in the variable COTERIE_CONTROLS_TOKEN.
+    With --test-controls the line goes on: controls http://HOST:PORT. Tests in any language control the broker there
+    (docs/testing-recipes.md).
 
     Try it: coterie serve --memory --port 0
     """
