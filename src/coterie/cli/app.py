@@ -87,7 +87,7 @@ def serve(
         ),
     ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Keep data in memory only.")] = False,
-    nodes: Annotated[int, typer.Option(min=1, max=100, help="Number of broker nodes to run in this process.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=100, help="Number of broker nodes.")] = 1,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting, by its Kafka name.")
     ] = None,
@@ -120,9 +120,9 @@ def serve(
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
-    When it accepts connections it prints: ready HOST:PORT, the bootstrap servers for clients. Settings are read from
-    --config, then the environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then --set; the
-    last one wins. SIGTERM or Ctrl-C shuts down cleanly, a second one at once.
+    When it accepts connections it prints: ready HOST:PORT. Settings are read from --config, then the environment
+    (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then --set; the last one wins. SIGTERM or
+    Ctrl-C shuts down cleanly, a second one at once.
 
     With --nodes 3 clients see three brokers, with ports in a row. There is one copy of each log: more nodes add neither
     safety nor speed.
