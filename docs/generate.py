@@ -33,6 +33,7 @@ from facts_page import facts_page
 from pictures import PICTURES
 from settings_kwargs import settings_kwargs
 from state_picture import state_picture
+from test_controls_page import test_controls
 
 HERE = Path(__file__).parent
 SHORT = {
@@ -414,6 +415,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "differences.md": differences,
     "spark-options.md": spark_options,
     "tables.md": tables,
+    "test-controls.md": test_controls,
     **PICTURES,
     "../src/coterie/client/settings_kwargs.py": settings_kwargs,
 }

@@ -27,6 +27,8 @@ LANGUAGES = {
     "output": "what the block above prints",
     "sql": "a query for DuckDB",
     "toml": "read",
+    "java": "not run; the page says how it was",
+    "go": "not run; the page says how it was",
     "text": "no code; one that begins with at_ms is a story, and played",
 }
 _MARK = re.compile(r"<!-- (not run|terminal|file|before):? (.+?) -->\s*")

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Container, Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
@@ -57,17 +57,23 @@ def open_cluster(
     nodes: int = 1,
     wall: WallClock | None = None,
     users: Mapping[str, str] = MappingProxyType({}),
+    *,
+    files: Files | None = None,
+    now_ms: int | None = None,
 ) -> Cluster:
-    """`data` None: nothing touches the disk. `users` have passwords, for PLAIN and SCRAM."""
+    """`data` None: nothing touches the disk. `users` have passwords, for PLAIN and SCRAM.
+
+    `files` are taken instead of those of the directory `data`; what is written to them is synced as `flush` says.
+    `now_ms` is the broker's own time, if it is not that of the wall clock.
+    """
     allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most_open = files_of_logs(allowed_files)
-    if data is None:
-        files: Files = MemoryFiles()
-    else:
-        files = DiskFiles(data, most_open)
-    sync = data is not None and flush == "sync"
+    sync = flush == "sync" and not (data is None and files is None)
+    if files is None:
+        files = MemoryFiles() if data is None else DiskFiles(data, most_open)
+    at_ms = wall_ms() if now_ms is None else now_ms
     known = Users(users, lambda: fresh_id().bytes)
-    cluster = Cluster(files, settings, wall_ms(), fresh_id=fresh_id, sync=sync, nodes=nodes, wall=wall, users=known)
+    cluster = Cluster(files, settings, at_ms, fresh_id=fresh_id, sync=sync, nodes=nodes, wall=wall, users=known)
     cluster.flusher.most_journaled = most_open // 2  # the file of a log that is not synced stays open
     cluster.data_path = "memory" if data is None else str(Path(data).resolve())
     return cluster
@@ -139,6 +145,7 @@ class Broker:
         self._stop: asyncio.Event | None = None
         self._server: Server | None = None
         self._addresses: dict[str, list[str]] = {}
+        self._ports: Sequence[int] = ()
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self.ledger = Ledger()
@@ -147,7 +154,7 @@ class Broker:
     def __repr__(self) -> str:
         where = "memory" if self._data is None else str(self._data)
         addresses = [address for each in self._addresses.values() for address in each]
-        return f"Broker({','.join(addresses) if self._thread is not None else 'stopped'}, {where})"
+        return f"{type(self).__name__}({','.join(addresses) if self._thread is not None else 'stopped'}, {where})"
 
     def _more_settings(self, given: Container[str], host: str, *, tls: bool) -> dict[str, str]:
         """Return the settings that `tls` and `users` stand for, where none are given."""
@@ -359,24 +366,28 @@ class Broker:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = self._server = await Server.start(
+        self._server = await self._start_server()
+        self._note_addresses(self._server)
+        self._started.set()
+        await self._stop.wait()
+        if self._server is not None:
+            await self._server.stop()
+
+    def _note_addresses(self, server: Server) -> None:
+        self._addresses = {}
+        for port in server.ports:
+            self._addresses.setdefault(port.listener.name, []).append(str(port))
+        self._ports = [port.number for port in server.ports]  # a second start takes the same
+
+    async def _start_server(self) -> Server:
+        return await Server.start(
             lambda wall: open_cluster(self._data, self._settings, self._flush, self._nodes, wall, self._users),
             self._tell,
             self._listeners,
             self._settings,
             nodes=self._nodes,
+            ports=self._ports,
         )
-        self._addresses = {}
-        for port in server.ports:
-            self._addresses.setdefault(port.listener.name, []).append(str(port))
-        numbers = [port.number for port in server.ports]
-        self._listeners = [
-            Listener(endpoint._replace(port=number), advertised)
-            for (endpoint, advertised), number in zip(self._listeners, numbers, strict=False)
-        ]  # a second start takes the same ports
-        self._started.set()
-        await self._stop.wait()
-        await server.stop()
 
     def _tell(self, fact: Fact) -> None:
         self.ledger.add(fact)

@@ -25,6 +25,7 @@ __all__ = [
     "BackgroundTaskEnded",
     "Close",
     "Computation",
+    "Deferred",
     "DeleteFiles",
     "Effect",
     "Effects",
@@ -234,6 +235,13 @@ class TimersDue:
 @dataclass(slots=True)
 class FlushDue:
     """A driver that gathers writes has gathered enough."""
+
+
+@dataclass(slots=True)
+class Deferred:
+    """A timer that has something done: it is called with the time at which it rings."""
+
+    run: Callable[[int], Effects]
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from uuid import UUID
 from coterie.assignors import server_side_assignors
 from coterie.broker.broker_effects import (
     BackgroundTaskEnded,
+    Deferred,
     Effects,
     FlushDue,
     FlushEnded,
@@ -159,6 +160,7 @@ class Cluster:
             WorkEnded: lambda _event, now_ms: self.changes.ended(now_ms),
             BackgroundTaskEnded: self.cleaner.ended,
             # timers that are due; all others are timers of groups
+            Deferred: lambda event, now_ms: event.run(now_ms),
             FetchDue: self.fetches.due,
             FailureDue: lambda event, _now_ms: event.effects(),
             ProduceDue: lambda event, now_ms: event.production.due(now_ms),

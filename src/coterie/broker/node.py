@@ -24,7 +24,10 @@ from coterie.protocol.apis.api_versions import refuse_version
 from coterie.protocol.frames import read_request_header, response_frame
 from coterie.settings.broker_settings import BrokerSettings
 
-__all__ = ["BrokerNode"]
+__all__ = ["BrokerNode", "Intercept"]
+
+Intercept = Callable[["BrokerNode", Connection, bytes, int], Effects | None]
+"""Takes a node and the arguments of `look_at`. What it returns is done instead of the request, if it is not None."""
 
 _FLEXIBLE = dict(FIRST_FLEXIBLE)  # a view of one, as the table is, is looked up in twice the time
 
@@ -52,6 +55,8 @@ class BrokerNode:
         self._fetches = fetches
         self._reporter = reporter
         self._after = after
+        self.intercept: Intercept | None = None
+        """Sees each request before it is answered: None, except while a test watches (`coterie.testing`)."""
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in handlers.items()}
         self._quick = quick_handlers(self._routes)
 
@@ -69,6 +74,10 @@ class BrokerNode:
 
     def look_at(self, connection: Connection, frame: bytes, now_ms: int) -> Effects:
         """Answer or park a request of a connection that has none under way."""
+        if self.intercept is not None:
+            effects = self.intercept(self, connection, frame, now_ms)
+            if effects is not None:
+                return self._after(effects, now_ms)
         return self._after(self._dispatch(connection, frame, now_ms), now_ms)
 
     def go_on(self, connection: Connection, now_ms: int) -> Effects:

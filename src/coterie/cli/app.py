@@ -74,7 +74,7 @@ def serve(
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Address advertised to clients, if different from --host and --port."),
+        typer.Option(metavar="HOST:PORT", help="Address advertised to clients, if different."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Data directory.", show_default="coterie-data")
@@ -82,12 +82,12 @@ def serve(
     flush: Annotated[
         FlushChoice | None,
         typer.Option(
-            help="Answer a write after fsync (sync), or when it is in the page cache, as Kafka does (os).",
+            help="Answer a write after fsync (sync), or before it, as Kafka does (os).",
             show_default="sync",
         ),
     ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Keep data in memory only.")] = False,
-    nodes: Annotated[int, typer.Option(min=1, max=100, help="Number of broker nodes to run in this process.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=100, help="Number of broker nodes.")] = 1,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting, by its Kafka name.")
     ] = None,
@@ -101,24 +101,37 @@ def serve(
             help="Listen with TLS and passwords (SASL_SSL). A test CA, a certificate and a user are made in DIR, once.",
         ),
     ] = None,
+    test_controls: Annotated[
+        bool,
+        typer.Option("--test-controls", help="Controls for tests, over HTTP; data is in memory."),
+    ] = False,
+    controls: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Their address.",
+            show_default="127.0.0.1:9099",
+        ),
+    ] = None,
     log: Annotated[
         LogChoice,
-        typer.Option(
-            help="Log to stderr. text: group events. all: also commits, rejoins, reconciliations. json: all, as JSON."
-        ),
+        typer.Option(help="Log to stderr. text: group events. all: also commits and rejoins. json: as all."),
     ] = LogChoice.text,
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
-    When it accepts connections it prints: ready HOST:PORT, the bootstrap servers for clients. Settings are read from
-    --config, then the environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then --set; the
-    last one wins. SIGTERM or Ctrl-C shuts down cleanly; a second signal exits immediately.
+    When it accepts connections it prints: ready HOST:PORT. Settings are read from --config, then the environment
+    (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then --set; the last one wins. SIGTERM or
+    Ctrl-C shuts down cleanly, a second one at once.
 
-    With --nodes 3 clients see three brokers, with ports in a row. Each leads a third of the partitions and coordinates
-    a third of the groups. There is one copy of each log: more nodes add neither safety nor speed.
+    With --nodes 3 clients see three brokers, with ports in a row. There is one copy of each log: more nodes add neither
+    safety nor speed.
 
-    With --secure DIR clients must use TLS and log in. DIR has their settings, with the password, for Java, librdkafka
-    and Python. For certificates and users of your own, give Kafka's settings (docs/security.md).
+    With --secure DIR clients must use TLS and log in. DIR has their settings, with the password. For certificates and
+    users of your own, give Kafka's settings (docs/security.md).
+
+    With --test-controls the line goes on: controls http://HOST:PORT. Tests in any language control the broker there
+    (docs/testing-recipes.md).
 
     Try it: coterie serve --memory --port 0
     """
@@ -136,6 +149,8 @@ def serve(
         config=config,
         log=log.value,
         secure=secure,
+        test_controls=test_controls,
+        controls=controls,
     )
 
 

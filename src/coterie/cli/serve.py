@@ -60,9 +60,17 @@ def serve(
     config: Path | None,
     log: str,
     secure: Path | None = None,
+    test_controls: bool = False,
+    controls: str | None = None,
 ) -> None:
     """Run until a signal, then exit with 0. An option takes precedence over the setting with the same meaning."""
+    if controls is not None and not test_controls:
+        raise CoterieError("--controls is the address of the test controls: give --test-controls as well")
     properties = _text_of(config) if config else ""
+    if test_controls:
+        from coterie.cli.serve_for_tests import DEFAULTS
+
+        properties = DEFAULTS + properties
     settings = BrokerSettings.load(properties=properties, environ=os.environ, sets=sets)
     listeners = _listeners(settings, host, port, advertise, is_secure=secure is not None)
     directory = None
@@ -70,12 +78,17 @@ def serve(
         directory = SecureDirectory(secure, _names_of(listeners), datetime.now(UTC))  # noqa: TID251
         more = [f"{name}={value}" for name, value in directory.settings().items()]
         settings = BrokerSettings.load(properties=properties, environ=os.environ, sets=[*more, *sets])
-    where = _data_directory(settings, data, memory=memory)
+    where = _data_directory(settings, data, memory=memory or (test_controls and data is None))
     facts = FactLog(sys.stderr, as_json=log == "json", shows_all=log == "all")
     for ignored in settings.ignored:
         facts.note(str(ignored))
     raise_file_limit()
     chosen: Flush = flush or settings.coterie_flush
+    if test_controls:
+        from coterie.cli.serve_for_tests import serve_for_tests
+
+        serve_for_tests(settings, listeners, where, chosen, nodes, facts, directory, controls)
+        return
     try:
         run_in_loop(_serve(settings, listeners, where, chosen, nodes, facts, directory))
     finally:

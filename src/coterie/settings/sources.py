@@ -101,7 +101,7 @@ _PREFIXES = ("KAFKA_", "COTERIE_")
 _NOT_SETTINGS = re.compile(
     r"KAFKA_(VERSION|HOME|USER|DEBUG|MODE|CLUSTERS|(.*_)?OPTS|(TOOLS_)?LOG4J_.*|JMX_.*|CLASSPATH|CFG_.*)"
     r"|KAFKA_(.*_)?SERVICE_(HOST|PORT(_.*)?)|KAFKA_(.*_)?PORT(_[0-9]+_(TCP|UDP)(_.*)?)?"
-    r"|COTERIE_(BOOTSTRAP|KAFKA_LIBS|TEST_CLOCK)"
+    r"|COTERIE_(BOOTSTRAP(_SERVERS)?|KAFKA_LIBS|TEST_CLOCK|CONTROLS_TOKEN|SEED)"
 )
 """Variables that are not settings: those of Kafka's images, of a Kubernetes service called kafka, of our commands."""
 

@@ -19,14 +19,22 @@ COMPUTATIONS_AT_ONCE = 4
 class AssignorThreads:
     """Runs each `Computation` on a thread, and calls `handle` in the event loop with the event that it returns.
 
-    The threads do not keep the process from ending.
+    `on_end` is called after each. The threads do not keep the process from ending.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Callable[[str, Any], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, handle: Callable[[str, Any], None], on_end: Callable[[], None]
+    ) -> None:
         self._loop = loop
         self._handle = handle
+        self._on_end = on_end
         self._waiting: deque[Computation] = deque()
         self._running = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a computation runs or waits for a thread."""
+        return bool(self._running or self._waiting)
 
     def run(self, computation: Computation) -> None:
         """Run it now, or when a thread is free."""
@@ -54,6 +62,7 @@ class AssignorThreads:
         if ended is not None:
             self._handle("what follows a computation", ended)
         self._start_some()
+        self._on_end()
 
 
 def _interrupt(thread: threading.Thread) -> None:

@@ -61,6 +61,10 @@ class Clock:
         self._last_ms = at_ms
         return at_ms + self._ahead_ms
 
+    def seconds_until(self, at_ms: int) -> float:
+        """Return how long the loop has to wait for a time of the broker; 0 if it has passed."""
+        return max(0, at_ms - self.now_ms()) / 1000
+
     def _was_away(self, ms: int) -> None:
         self._ahead_ms -= ms
         self.wall.was_away(ms)

@@ -42,6 +42,7 @@ from coterie.broker.broker_facts import ConnectionDropped, FilesReloaded, Troubl
 from coterie.broker.calls import PLAINTEXT, Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.connection_limits import ConnectionLimits, silence_of
+from coterie.broker.handlers.quick_heartbeat import QuickHeartbeat
 from coterie.broker.io.assignor_threads import AssignorThreads
 from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
 from coterie.broker.io.fact_listeners import FactListeners
@@ -115,10 +116,10 @@ def _further(port: int, by: int) -> int:
 class Server:
     cluster: Cluster
 
-    def __init__(self, listener: Callable[[Fact], None]) -> None:
+    def __init__(self, listener: Callable[[Fact], None], clock: Clock | None = None) -> None:
         self.ports: list[Port] = []
         self._loop = asyncio.get_running_loop()
-        self._clock = Clock()
+        self._clock = Clock() if clock is None else clock
         self.now_ms = self._clock.now_ms
         self._look_again: asyncio.TimerHandle | None = None
         self._alarm: asyncio.Handle | None = None
@@ -126,7 +127,6 @@ class Server:
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
         self._background_tasks = ThreadPoolExecutor(1, "coterie-background")
-        self._assignor_threads = AssignorThreads(self._loop, self.handle)
         self._link_closed = asyncio.Event()
         """Set when a connection has closed."""
         self._sweep: asyncio.TimerHandle | None = None
@@ -143,6 +143,7 @@ class Server:
         self._under_way = 0
         """The number of pieces of work that threads have and have not returned."""
         self._idle = asyncio.Event()
+        self._assignor_threads = AssignorThreads(self._loop, self.handle, self._idle.set)
         self._node_change = asyncio.Lock()
         """Lets one node at a time stop or start: that a node is up and that it listens must agree."""
 
@@ -165,9 +166,25 @@ class Server:
         listeners: Sequence[Listener],
         settings: BrokerSettings,
         nodes: int = 1,
+        ports: Sequence[int] = (),
     ) -> Server:
-        """Take a port of each listener for each node, open the data, read the groups back, then listen."""
+        """Return a server that listens; see `begin`."""
         server = cls(on_fact)
+        await server.begin(open_cluster, listeners, settings, nodes, ports)
+        return server
+
+    async def begin(
+        self,
+        open_cluster: Callable[[WallClock], Cluster],
+        listeners: Sequence[Listener],
+        settings: BrokerSettings,
+        nodes: int = 1,
+        ports: Sequence[int] = (),
+    ) -> None:
+        """Take a port of each listener for each node, open the data, read the groups back, then listen.
+
+        `ports` are the numbers to take, node by node, if they are not those of the listeners.
+        """
         try:
             of_listener = {endpoint: settings.of_listener(endpoint) for endpoint, _ in listeners}
             tls = {endpoint.name: ListenerTls(own) for endpoint, own in of_listener.items() if endpoint.has_tls}
@@ -175,33 +192,33 @@ class Server:
                 parse_mapping_rules(own.ssl_principal_mapping_rules)  # a mistake in them is told at the start
             for index in range(nodes):
                 for endpoint, advertised in listeners:
-                    here = endpoint._replace(port=_further(endpoint.port, index))
+                    number = ports[len(self.ports)] if ports else _further(endpoint.port, index)
+                    here = endpoint._replace(port=number)
                     told = (advertised[0], _further(advertised[1], index)) if advertised else None
-                    taken = Port(here, told, tls.get(endpoint.name), server)
+                    taken = Port(here, told, tls.get(endpoint.name), self)
                     await taken.take()
-                    server.ports.append(taken)
-            server._files |= {f"the certificate of listener {name}": each for name, each in tls.items()}
-            server._open(open_cluster(server._clock.wall), [endpoint for endpoint, _ in listeners])
+                    self.ports.append(taken)
+            self._files |= {f"the certificate of listener {name}": each for name, each in tls.items()}
+            self._open(open_cluster(self._clock.wall), [endpoint for endpoint, _ in listeners])
         except BaseException:
-            server._close_ports()
-            server._let_go()
+            self._close_ports()
+            self._let_go()
             raise
         try:
-            server.perform(server.cluster.handle(Starting(), server.now_ms()))
-            server.look_ahead()
-            for each in server.ports:
-                await each.serve(server.cluster.settings)
+            self.perform(self.cluster.handle(Starting(), self.now_ms()))
+            self.look_ahead()
+            for each in self.ports:
+                await each.serve(self.cluster.settings)
         except BaseException:
-            server._close_ports()
-            await server._all_written()
-            server.cluster.directory.release()
-            server._let_go()
+            self._close_ports()
+            await self._all_written()
+            self.cluster.directory.release()
+            self._let_go()
             raise
-        server._close_silent()
-        server._close_unauthenticated()
-        server._look_at_files()
-        server._look_at_clock()
-        return server
+        self._close_silent()
+        self._close_unauthenticated()
+        self._look_at_files()
+        self._look_at_clock()
 
     def _open(self, cluster: Cluster, listeners: Sequence[Endpoint]) -> None:
         self.cluster = cluster
@@ -383,6 +400,10 @@ class Server:
             self.limits.must_authenticate(link.connection, self.now_ms())
         link.port.links.add(link)
         return True
+
+    def quick_heartbeat(self, connection: Connection) -> QuickHeartbeat:
+        """Return what answers the ordinary heartbeats of a connection."""
+        return QuickHeartbeat(connection, self.cluster.auth.authorizer)
 
     def established(self, link: Link, certificate: bytes | None) -> None:
         """The TLS handshake of a connection is over. Without SASL, the certificate says who the client is."""
@@ -602,7 +623,7 @@ class Server:
             self._alarm = None
         self._alarm_ms = next_ms
         if next_ms is not None:
-            self._alarm = self._loop.call_later(max(0, next_ms - self.now_ms()) / 1000, self._ring)
+            self._alarm = self._loop.call_later(self._clock.seconds_until(next_ms), self._ring)
 
     def _ring(self) -> None:
         """Read what has arrived before timers fire: the loop may be late, and a heartbeat may wait in a socket."""

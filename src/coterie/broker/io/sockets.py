@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from coterie.broker.calls import Connection
-from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
+from coterie.broker.handlers.quick_heartbeat import HEARTBEAT
 from coterie.broker.io.scheduling import FRAMES, LARGE_READ, READ_BYTES, SPARE
 from coterie.broker.io.tls import SMALL, GatheredWrites, ListenerTls, TlsTransport, why_refused
 from coterie.broker.node import BrokerNode
@@ -76,7 +76,7 @@ class Link(asyncio.Protocol):
         self._is_weighed = False
         """True if the connection limits count bytes that the broker holds for this connection."""
         self.connection = Connection("", self, port.listener.name)
-        self._quick_heartbeat = QuickHeartbeat(self.connection, server.cluster.auth.authorizer)
+        self._quick_heartbeat = server.quick_heartbeat(self.connection)
         self.heard_ms = server.now_ms()
         self.request_since_ms = 0
         """The time at which the request that is still arriving began; 0 if none is."""
