@@ -26,6 +26,7 @@ from coterie.cli.app import app
 from coterie.errors import CoterieError
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.testing import BrokerClock, Fault, FaultBuilder, Faults, Group, Topic
+from coterie.testing.controlled_server import ControlledServer
 from coterie.testing.http_controls import ControlServer, ServedBroker, TestControls
 from coterie.testing.http_controls.http_server import MOST_BYTES, is_loopback
 from coterie.testing.http_controls.openapi import description
@@ -376,18 +377,23 @@ def test_other_machines_are_kept_out_without_a_token() -> None:
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example.org", "")))
 
 
-def test_a_wait_ends_when_what_it_waits_for_happens_and_when_the_broker_is_reset(client: Client) -> None:
-    client.post("/topics", name="orders")
+def test_a_wait_ends_when_what_it_waits_for_happens_and_when_the_broker_is_reset() -> None:
     answers: list[Answer] = []
+    with controlled() as (controls, client):
 
-    def wait(count: int) -> None:
-        answers.append(client.ask("POST", "/topics/orders/wait-records", {"count": count, "timeout": 60}))
+        def wait(count: int) -> None:
+            answers.append(client.ask("POST", "/topics/orders/wait-records", {"count": count, "timeout": 60}))
 
-    for count, then in ((1, "/topics/orders/records"), (9, "/reset")):
-        waiting = threading.Thread(target=wait, args=(count,))
-        waiting.start()
-        client.post(then, **({"records": [{"value": "x"}]} if count == 1 else {}))
-        waiting.join(60)
+        def is_waited_for(server: ControlledServer) -> bool | None:
+            return True if len(server.controls.waits._waiting) == 2 else None  # the other one is this
+
+        client.post("/topics", name="orders")
+        for count, then in ((1, "/topics/orders/records"), (9, "/reset")):
+            waiting = threading.Thread(target=wait, args=(count,))
+            waiting.start()
+            controls.broker.wait("the wait to begin", is_waited_for, timeout=60)
+            client.post(then, **({"records": [{"value": "x"}]} if count == 1 else {}))
+            waiting.join(60)
     assert [one.status for one in answers] == [200, 503]
     assert "stopped while the test waited" in answers[1].value["message"]
 
