@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["ADDRESS", "DEFAULTS", "TOKEN", "serve_for_tests"]
 
 ADDRESS = "127.0.0.1:9099"
-"""Where the controls are by default."""
+"""The default address of the controls."""
 TOKEN = "COTERIE_CONTROLS_TOKEN"  # noqa: S105  the name of a variable
 DEFAULTS = "".join(f"{name}={text_of(value)}\n" for name, value in TEST_SETTINGS.items())
-"""What differs from a broker in production, as properties; all that is given goes before it."""
+"""The settings that differ from those of a broker in production, as properties. Given settings override them."""
 
 
 def serve_for_tests(

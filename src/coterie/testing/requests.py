@@ -1,6 +1,6 @@
 """The requests that clients sent, decoded, and what the broker answered.
 
-A request is kept as it was received, and decoded when somebody asks. Of all that came, the last ones are kept.
+A request is kept as it was received, and decoded when a test reads it. Only the last ones are kept.
 """
 
 from __future__ import annotations
