@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["TIMEOUT_S", "Group", "GroupSnapshot", "Member", "Waited", "partitions_of", "rebalances_of", "snapshot_of"]
 
 T = TypeVar("T")
-TIMEOUT_S = 10.0
-"""How long a test waits for something, unless it says."""
+TIMEOUT_S = 30.0
+"""How long a test waits for something, unless it says. A wait that ends costs nothing; a short one fails under load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,11 @@ class Group:
     def committed(self) -> dict[str, int]:
         """The committed offsets, such as `{"orders-0": 10}`."""
         return dict(self.snapshot().committed)
+
+    @property
+    def coordinator(self) -> int:
+        """The number of the node that coordinates the group."""
+        return self._broker.run_on_broker(lambda server: server.coordinator_of(self.group_id))
 
     @property
     def rebalances(self) -> list[Rebalance]:
