@@ -87,7 +87,14 @@ def test_a_member_that_does_not_rejoin_in_time_is_removed_by_an_advance(kafka_br
     slow = ours(kafka_broker, "slow", max_poll_interval_ms=300_000)
     group.wait_stable(members=1)
     blocked = threading.Event()
-    poll, slow._poll = slow._poll, lambda: (blocked.set(), busy.wait(60), [])[2]
+    poll = slow._poll
+
+    def process_for_long() -> list[bytes]:
+        blocked.set()
+        busy.wait(60)
+        return []
+
+    slow._poll = process_for_long
     assert blocked.wait(60)
     quick = ours(kafka_broker, "quick")
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.testing.clock import BrokerClock
-    from coterie.testing.faults import Fault, FaultBuilder, FaultNotFiredError, Faults
+    from coterie.testing.faults import Fault, FaultBuilder, FaultNotFiredError, Faults, RequestFault
     from coterie.testing.groups import Group, GroupSnapshot, Member
     from coterie.testing.kafka_broker import KafkaBroker
     from coterie.testing.requests import Request
@@ -31,13 +31,14 @@ __all__ = [
     "Member",
     "Record",
     "Request",
+    "RequestFault",
     "Topic",
     "WaitTimeoutError",
 ]
 
 _NAMES_BY_MODULE = {
     "clock": "BrokerClock",
-    "faults": "Fault FaultBuilder FaultNotFiredError Faults",
+    "faults": "Fault FaultBuilder FaultNotFiredError Faults RequestFault",
     "groups": "Group GroupSnapshot Member",
     "kafka_broker": "KafkaBroker",
     "requests": "Request",

@@ -73,7 +73,7 @@ def _filled(api: Api, message: type, version: int, asked: Any, error: ErrorCode,
             value = _zero(described.type)
         values[each.name] = value
     for name, one in own.items():
-        listed: Any = _listed_type(one)
+        listed: Any = listed_type(one)
         if name == "error":
             values[name] = error if has_error else ErrorCode.NONE
         elif listed is not None and is_dataclass(listed) and not has_error:
@@ -91,13 +91,13 @@ def _plain(name: str, message: type, asked: Any) -> Any:
     if type(asked) in _KEYS and name in _KEYS[type(asked)]:
         return asked
     alias = _ALIASES.get(name, name)
-    if _listed_type(described) is None and hasattr(asked, alias):
+    if listed_type(described) is None and hasattr(asked, alias):
         return getattr(asked, alias)
     if each.default is not MISSING:
         return each.default
     if each.default_factory is not MISSING:
         return each.default_factory()
-    if _listed_type(described) is not None:
+    if listed_type(described) is not None:
         return ()
     if described.optional:
         return None
@@ -117,7 +117,7 @@ def _zero(kind: Any) -> Any:
     return False if code == "?" else -1 if code in {"i", "q", "h"} else 0 if code else b""
 
 
-def _listed_type(each: MessageField) -> Any:
+def listed_type(each: MessageField) -> Any:
     """Return what a field lists; None if it is no list."""
     kind = each.type
     if get_origin(kind) is not None and isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Sequence):

@@ -22,7 +22,7 @@ from coterie.coordinator.classic import Group as ClassicGroup
 from coterie.coordinator.classic.group import ClassicGroupMember
 from coterie.coordinator.consumer import ConsumerGroup
 from coterie.coordinator.runtime import GroupCoordinator
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
 from coterie.protocol.frames import read_response_header, request_frame, response_frame
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
@@ -139,9 +139,12 @@ class ControlledServer(Server):
             for group_id in request.groups:
                 for member_id in request.members:
                     self._connections[group_id, member_id] = connection
-        for rule in reversed(self.controls.rules):
-            if not rule.refusal(request):
-                return rule.fire(self, exchange, now_ms)
+        try:
+            for rule in reversed(self.controls.rules):
+                if not rule.refusal(request):
+                    return rule.fire(self, exchange, now_ms)
+        except MalformedError:  # the node closes the connection, and says why
+            pass
         return None
 
     def _send(self, effect: Send) -> None:

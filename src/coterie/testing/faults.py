@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coterie.testing.controlled_server import ControlledServer, Exchange
     from coterie.testing.kafka_broker import KafkaBroker
 
-__all__ = ["Fault", "FaultBuilder", "FaultNotFiredError", "Faults"]
+__all__ = ["Fault", "FaultBuilder", "FaultNotFiredError", "Faults", "RequestFault"]
 
 MOST_PASSED = 1_000
 """So many requests that a fault did not concern are remembered, to say why."""

@@ -49,7 +49,7 @@ TEST_SETTINGS: Mapping[str, Any] = {
     "group.consumer.min.session.timeout.ms": 10,
     "group.consumer.min.heartbeat.interval.ms": 10,
     "group.consumer.heartbeat.interval.ms": 100,
-    "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
     "offsets.topic.num.partitions": 4,
     "coterie.facts.enable": False,
 }

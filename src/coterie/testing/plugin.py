@@ -22,6 +22,25 @@ _BROKERS = pytest.StashKey[list["KafkaBroker"]]()
 """The brokers that a test uses."""
 
 
+class _Server:
+    """The broker of the session, and whether the test that runs uses it."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self.broker = broker
+        self._test = ExitStack()
+
+    def begin_test(self) -> None:
+        from coterie.testing.environment import bootstrap_in_environment
+
+        self._test.enter_context(bootstrap_in_environment(self.broker.bootstrap_servers))
+
+    def end_test(self) -> None:
+        self._test.close()
+
+
+_SERVER = pytest.StashKey[_Server]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("coterie", "brokers for tests of Kafka clients (coterie.testing)")
     group.addoption(
@@ -64,10 +83,17 @@ def kafka_broker_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..
 def kafka_server(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     """A broker for all tests of the session, which keeps its state from one to the next.
 
-    With pytest-xdist there is one for each worker.
+    With pytest-xdist there is one for each worker. COTERIE_BOOTSTRAP_SERVERS in the environment is its address while a
+    test runs that uses it.
     """
-    with _broker(request.node) as broker:
+    from coterie.testing.kafka_broker import KafkaBroker
+
+    with KafkaBroker() as broker:
+        server = request.session.stash[_SERVER] = _Server(broker)
+        server.begin_test()
         yield broker
+        server.end_test()
+        del request.session.stash[_SERVER]
 
 
 @contextmanager
@@ -98,13 +124,32 @@ def _marked(node: Any) -> dict[str, Any]:
 
 
 @pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let a test that uses the broker of the session find it in the environment, and no other."""
+    server = item.session.stash.get(_SERVER, None)
+    if server is not None and _uses_server(item):
+        server.begin_test()
+    yield
+    server = item.session.stash.get(_SERVER, None)
+    if server is not None:
+        server.end_test()
+
+
+def _uses_server(item: pytest.Item) -> bool:
+    return "kafka_server" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add to the report of a failing test what happened in its brokers."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
     if not report.failed or call.when == "setup":
         return
-    brokers = [*item.stash.get(_BROKERS, []), *item.session.stash.get(_BROKERS, [])]
+    brokers = [*item.stash.get(_BROKERS, [])]
+    server = item.session.stash.get(_SERVER, None)
+    if server is not None and _uses_server(item):
+        brokers.append(server.broker)
     for number, broker in enumerate(brokers, 1):
         told = broker.last_story()
         if told:

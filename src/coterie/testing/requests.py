@@ -137,7 +137,7 @@ class Request:
         answer = self.answer
         if answer is None:
             return ""
-        return next((code.name for code in _errors(answer) if code), ErrorCode.NONE.name)
+        return next((code.name for code in errors_of(answer) if code), ErrorCode.NONE.name)
 
     @property
     def group(self) -> str | None:
@@ -241,16 +241,16 @@ def _short(value: Any) -> str:
     return repr(value) if isinstance(value, str) else str(getattr(value, "name", value))
 
 
-def _errors(answer: Any) -> Iterator[ErrorCode]:
+def errors_of(answer: Any) -> Iterator[ErrorCode]:
     """Return all error codes of a response."""
     if isinstance(answer, ErrorCode):
         yield answer
     elif is_dataclass(answer) and not isinstance(answer, type):
         for each in fields(answer):
-            yield from _errors(getattr(answer, each.name))
+            yield from errors_of(getattr(answer, each.name))
     elif isinstance(answer, Sequence) and not isinstance(answer, str | bytes | memoryview):
         for one in answer:
-            yield from _errors(one)
+            yield from errors_of(one)
 
 
 def read_request(
