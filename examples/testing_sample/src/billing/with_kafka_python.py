@@ -11,6 +11,25 @@ from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 from billing.book import DEAD_LETTERS, GROUP, ORDERS, Book, PoisonRecordError
 
 
+class _StoppedError(Exception):
+    pass
+
+
+class _Consumer(KafkaConsumer):
+    """A consumer whose `poll` ends when it is told to.
+
+    kafka-python has no `wakeup`. And a `poll` with a short timeout is no way out: if it ends while the member joins,
+    the member joins once more, or never has its partitions (3.0.12).
+    """
+
+    stopping: threading.Event
+
+    def _poll_once(self, *args: Any, **options: Any) -> Any:
+        if self.stopping.is_set():
+            raise _StoppedError
+        return super()._poll_once(*args, **options)
+
+
 class Billing:
     """Bill each order, commit after it, and send what is not an order to the dead letters."""
 
@@ -34,16 +53,17 @@ class Billing:
 
     def run(self) -> None:
         """Bill orders until `stop`."""
-        consumer = KafkaConsumer(**self._both, **self._settings)
-        consumer.topics()
-        consumer.subscribe([ORDERS])
+        consumer = _Consumer(ORDERS, **self._both, **self._settings)
+        consumer.stopping = self._stopping
         consumer.topics()  # else it joins before it knows the topic, gets nothing, and joins once more
         try:
             while not self._stopping.is_set():
-                for partition, records in consumer.poll(timeout_ms=20).items():
+                for partition, records in consumer.poll(timeout_ms=5_000).items():
                     for record in records:
                         self._process(record)
                         self._commit(consumer, partition, record.offset + 1)
+        except _StoppedError:
+            pass
         finally:
             consumer.close()
 
