@@ -20,6 +20,8 @@ nitpick_ignore_regex = [
     ("py:.*", r"coterie\.client\.settings_kwargs\..*"),  # client-settings.md has them
     ("py:.*", r"coterie\.settings\.broker_settings\..*"),  # settings.md has them
     ("py:.*", r"coterie\.(broker|facts|ledger)\..*"),  # what a broker takes and tells has pages of its own
+    ("py:.*", r"coterie\.testing\.(controlled_server\.ControlledServer|\w+\.T)"),  # what runs in the broker's thread
+    ("py:.*", r"Filter|tuple\[~coterie\.testing\.groups\.Member"),
     ("py:.*", r"coterie\.protocol\.(_fast_)?records?.*\.Record"),  # compiled or not, it is coterie.Record
 ]
 

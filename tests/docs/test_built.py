@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import coterie
+import coterie.testing.unittest
 from docs.blocks import ROOT
 
 
@@ -63,9 +64,13 @@ def _leads_somewhere(link: str, path: Path, seen: dict[Path, Page]) -> bool:
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:
-    page = (ROOT / "docs" / "api.rst").read_text()
-    named = re.findall(r"^\.\. (?:auto)?(?:class|data|exception|function):: (\w+)", page, re.MULTILINE)
-    assert sorted(named) == sorted({*coterie.__all__} - {"__version__"})
+    assert sorted(_named_on("api.rst")) == sorted({*coterie.__all__} - {"__version__"})
+    assert sorted(_named_on("testing-api.rst")) == sorted({*coterie.testing.__all__, *coterie.testing.unittest.__all__})
+
+
+def _named_on(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(r"^\.\. (?:auto)?(?:class|data|exception|function):: (\w+)", text, re.MULTILINE)
 
 
 def test_every_page_is_in_the_table_of_contents(site: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,47 @@ def test_all_waits_have_an_async_form(kafka_broker: KafkaBroker) -> None:
         await group.wait_empty_async()
 
     asyncio.run(test())
+
+
+def test_a_member_of_aiokafka_in_the_loop_of_the_test(kafka_broker: KafkaBroker) -> None:
+    from aiokafka import AIOKafkaConsumer
+
+    group, read = kafka_broker.group("billing"), list[bytes]()
+
+    async def consume(consumer: Any) -> None:
+        async for record in consumer:
+            read.append(record.value)
+
+    async def test() -> None:
+        consumer = AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=kafka_broker.bootstrap_servers,
+            group_id="billing",
+            client_id="a",
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=50,
+            auto_commit_interval_ms=20,
+        )
+        await consumer.start()
+        consuming = asyncio.create_task(consume(consumer))
+        await group.wait_stable_async(members=1, partitions=2, timeout=60)
+        kafka_broker.produce("orders", [b"x"], partition=1)
+        await group.wait_committed_async("orders", 1, 1, timeout=60)
+        await kafka_broker.clock.advance_async(3_600)
+        assert [member.client_id for member in group.members] == ["a"]
+        await kafka_broker.clock.silence_async("a")
+        assert (await group.wait_rebalance_async("session expired", timeout=60)).culprit.startswith("a-")
+        async with kafka_broker.faults.on("OffsetCommit").drop_connection(times=1) as fault:
+            await group.wait_stable_async(members=1, partitions=2, timeout=60)
+            kafka_broker.produce("orders", [b"y"], partition=1)
+            await fault.wait_hit_async(timeout=60)
+            await group.wait_committed_async("orders", 1, 2, timeout=60)
+        consuming.cancel()
+        await consumer.stop()
+
+    asyncio.run(test())
+    group.wait_empty(timeout=60)
+    kafka_broker.topic("orders").assert_processed_once(read)
 
 
 def test_a_broker_is_an_async_context_manager() -> None:

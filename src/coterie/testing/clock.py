@@ -83,7 +83,7 @@ class BrokerClock:
 
     @property
     def now_ms(self) -> int:
-        """The broker's time, in milliseconds since 1970: the time that records and commits are stamped with."""
+        """The broker's time in milliseconds since 1970, which records and commits are stamped with."""
         return self._broker.run_on_broker(lambda server: server.wall_now_ms())
 
     @property

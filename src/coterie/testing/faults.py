@@ -213,7 +213,7 @@ class RequestFault(Fault):
         which = "" if nth is None else f", the {nth}. request"
         super().__init__(broker, f"{chosen} -> {what}{which}{limit}")
         self.hits: list[Request] = []
-        """The requests that it has hit: what each said, when, and of which member it was."""
+        """The requests that it has hit; each says what, when, and of which member it was."""
         if times is not None and times < 1:
             raise CoterieError(f"times={times}: a fault that fires is one that fires once or more")
         if nth is not None and nth < 1:

@@ -36,13 +36,13 @@ class Member:
     instance_id: str | None
     """The group instance id of a static member."""
     host: str
-    """The address of the client, as the broker shows it: `/127.0.0.1`."""
+    """The address of the client as the broker shows it, such as `/127.0.0.1`."""
     assignment: tuple[str, ...]
     """The partitions that it has, such as `orders-0`."""
     protocol: str
     """`classic` or `consumer` (KIP-848)."""
     state: str = ""
-    """Why the group waits for it, if it does: `joining`, `to join`, `to sync`, `to revoke`; else ""."""
+    """What the group waits for, such as `to join`, `to sync` or `to revoke`; "" if it does not wait for this member."""
     is_connected: bool = True
     """Whether the connection that it used last is open."""
 
@@ -73,7 +73,7 @@ class GroupSnapshot:
     """`classic` or `consumer` (KIP-848)."""
     members: tuple[Member, ...] = ()
     committed: Mapping[str, int] = field(default_factory=dict)
-    """The committed offsets, such as `{"orders-0": 10}`."""
+    """The committed offsets by partition, such as 10 for `orders-0`."""
 
     @property
     def assignment(self) -> dict[str, list[str]]:
@@ -119,7 +119,7 @@ class Group:
 
     @property
     def assignment(self) -> dict[str, list[str]]:
-        """The partitions of each member, such as `{"a": ["orders-0"]}`, by group instance id or client id.
+        """The partitions of each member, such as `orders-0`, by its group instance id or client id.
 
         A member whose name another one has too is listed by its member id.
         """
@@ -127,7 +127,7 @@ class Group:
 
     @property
     def committed(self) -> dict[str, int]:
-        """The committed offsets, such as `{"orders-0": 10}`."""
+        """The committed offsets by partition, such as 10 for `orders-0`."""
         return dict(self.snapshot().committed)
 
     @property
@@ -137,7 +137,7 @@ class Group:
 
     @property
     def rebalances(self) -> list[Rebalance]:
-        """Every rebalance since the start of the broker: its cause and culprit, what moved, what it cost."""
+        """Every rebalance since the start of the broker, with its cause and culprit, what moved and what it cost."""
         return self._broker.run_on_broker(lambda _server: rebalances_of(self._broker, self.group_id))
 
     @property
@@ -320,7 +320,7 @@ class Group:
             timeout: How many seconds to wait at most.
 
         Returns:
-            The rebalance: its cause and culprit, what moved, what it cost.
+            The rebalance, with its cause and culprit, what moved and what it cost.
 
         Raises:
             WaitTimeoutError: There was none in time.

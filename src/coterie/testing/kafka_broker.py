@@ -78,6 +78,7 @@ class KafkaBroker(Broker):
         flush: When records are written to the disk: `sync` before they are acknowledged, `os` when the system does.
         tls: Whether clients must use TLS.
         users: Users and their passwords. With them, clients must log in.
+        host: The address to listen at.
         port: The port to listen at; 0 is any that is free.
         on_fact: A function that is called with everything that happens to a group.
 
@@ -95,6 +96,7 @@ class KafkaBroker(Broker):
         flush: Flush | None = None,
         tls: bool = False,
         users: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
         port: int = 0,
         on_fact: Callable[[Fact], None] | None = None,
     ) -> None:
@@ -102,6 +104,7 @@ class KafkaBroker(Broker):
         super().__init__(
             data,
             {**TEST_SETTINGS, **given},
+            host=host,
             port=port,
             flush=flush,
             nodes=nodes,

@@ -114,7 +114,7 @@ class Request:
 
     @property
     def body(self) -> Any:
-        """The decoded request: an object with the fields that Kafka's protocol gives it, such as `group_id`."""
+        """The decoded request, an object with the fields of Kafka's protocol, such as `group_id`."""
         if self._body is None:
             self._body = codec_of(api_named(self.api), "Request")[0](self._frame, self._body_at, self.version)
         return self._body
@@ -133,7 +133,7 @@ class Request:
 
     @property
     def error(self) -> str:
-        """The name of the first error in the answer: NONE if all went well, "" if there is no answer."""
+        """The name of the first error in the answer; NONE if all went well, "" if there is no answer."""
         answer = self.answer
         if answer is None:
             return ""
