@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from billing.book import DEAD_LETTERS, GROUP, ORDERS, Book, PoisonRecordError
+from billing.book import GROUP, ORDERS, Book, PoisonRecordError
 
 NOT_OURS = frozenset(
     {
@@ -35,8 +35,11 @@ TRY_AGAIN = frozenset(
 class Billing:
     """Bill each order, commit after it, and send what is not an order to the dead letters."""
 
-    def __init__(self, book: Book, bootstrap_servers: str, client_id: str = "billing", **settings: Any) -> None:
+    def __init__(
+        self, book: Book, bootstrap_servers: str, client_id: str = "billing", topic: str = ORDERS, **settings: Any
+    ) -> None:
         self._book = book
+        self._topic = topic
         self._stopping = threading.Event()
         self._both = {"bootstrap.servers": bootstrap_servers, "client.id": client_id}
         given = {name.replace("_", "."): value for name, value in settings.items()}
@@ -56,7 +59,7 @@ class Billing:
         """Bill orders until `stop`."""
         consumer = Consumer(self._settings)
         # With a callback the consumer rebalances in `poll`, so never between an order and its commit.
-        consumer.subscribe([ORDERS], on_revoke=lambda _consumer, _partitions: None)
+        consumer.subscribe([self._topic], on_revoke=lambda _consumer, _partitions: None)
         try:
             while not self._stopping.is_set():
                 record = consumer.poll(0.02)
@@ -76,7 +79,7 @@ class Billing:
         failed: list[KafkaError] = []
         producer = Producer({**self._both, "enable.idempotence": True, "linger.ms": 0})
         producer.produce(
-            DEAD_LETTERS,
+            f"{self._topic}.dead",
             record.value(),
             headers={"problem": str(problem)},
             on_delivery=lambda error, _record: failed.append(error) if error else None,
