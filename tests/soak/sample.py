@@ -39,7 +39,10 @@ def installed() -> Iterator[tuple[Path, Path]]:
         uv = str(Path(sys.executable).with_name("uv"))
         constraints = str(ROOT / "constraints.txt")
         python = home / "venv" / "bin" / "python"
-        _run([uv, "build", "--quiet", "--wheel", "--build-constraint", constraints, "--out-dir", home / "dist", ROOT], home)
+        _run(
+            [uv, "build", "--quiet", "--wheel", "--build-constraint", constraints, "--out-dir", home / "dist", ROOT],
+            home,
+        )
         (wheel,) = (home / "dist").glob("coterie-*.whl")
         _run([uv, "venv", "--quiet", "--python", sys.executable, home / "venv"], home)
         _run([uv, "pip", "install", "--quiet", "--python", python, "-c", constraints, wheel, *CLIENTS], home)
@@ -94,9 +97,20 @@ def lines(*paths: Path) -> int:
         content = path.read_text()
         found: set[int] = set()
         previous = tokenize.NEWLINE
-        skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+        skipped = {
+            tokenize.COMMENT,
+            tokenize.NL,
+            tokenize.NEWLINE,
+            tokenize.INDENT,
+            tokenize.DEDENT,
+            tokenize.ENDMARKER,
+        }
         for token in tokenize.generate_tokens(io.StringIO(content).readline):
-            is_docstring = token.type == tokenize.STRING and previous in {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+            is_docstring = token.type == tokenize.STRING and previous in {
+                tokenize.NEWLINE,
+                tokenize.INDENT,
+                tokenize.DEDENT,
+            }
             if token.type not in skipped and not is_docstring:
                 found.update(range(token.start[0], token.end[0] + 1))
             if token.type not in {tokenize.COMMENT, tokenize.NL}:
@@ -178,7 +192,9 @@ def compare(runs: int) -> int:
                     print(said)
                 print(f"{name}, run {number + 1}: {last_line(said)}", flush=True)
             table.append((name, lines(here / file), seconds, flakes, started_in))
-    print(f"\n{'ten tests with':18}{'lines':>7}{'seconds, median':>18}{'start of the broker':>22}{'runs':>6}{'failed':>8}")
+    print(
+        f"\n{'ten tests with':18}{'lines':>7}{'seconds, median':>18}{'start of the broker':>22}{'runs':>6}{'failed':>8}"
+    )
     for name, count, seconds, flakes, started_in in table:
         middle = sorted(seconds)[len(seconds) // 2]
         start = f"{started_in:.1f} s" if started_in > 0.01 else "in the tests"

@@ -12,7 +12,9 @@ from billing import book, with_confluent_kafka
 class Member:
     """A member that runs in a thread, and waits before it bills an order, if it is to."""
 
-    def __init__(self, bootstrap_servers: str, client_id: str, wait_for: threading.Event | None, **settings: Any) -> None:
+    def __init__(
+        self, bootstrap_servers: str, client_id: str, wait_for: threading.Event | None, **settings: Any
+    ) -> None:
         self._reached = threading.Event()
         self._wait_for = wait_for
         self._book = book.Book(self._on_bill)
@@ -74,7 +76,9 @@ class Members:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         for member in self._started:
             member.let_go()
         for member in self._started:

@@ -12,10 +12,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
 from members import Members
 
 TIMEOUT_S = 60.0
@@ -36,9 +38,13 @@ class Kafka:
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         self.topic = f"orders-{uuid.uuid4().hex}"
         self.group = f"billing-{uuid.uuid4().hex}"
+        self._offsets = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": self.group})
         topics = [NewTopic(self.topic, 2, 1), NewTopic(f"{self.topic}.dead", 1, 1)]
         for created in self.admin.create_topics(topics).values():
             created.result(TIMEOUT_S)
+
+    def close(self) -> None:
+        self._offsets.close()
 
     def order(self, *numbers: str, partition: int = 0) -> None:
         self.produce(*(json.dumps({"number": one, "cents": 100}) for one in numbers), partition=partition)
@@ -49,7 +55,7 @@ class Kafka:
             producer.produce(self.topic, value, partition=partition)
         assert producer.flush(TIMEOUT_S) == 0
 
-    def describe(self) -> ConsumerGroupDescription:
+    def describe(self) -> Any:
         return self.admin.describe_consumer_groups([self.group])[self.group].result(TIMEOUT_S)
 
     def assignment(self) -> dict[str, list[int]]:
@@ -74,9 +80,8 @@ class Kafka:
         return self.assignment()
 
     def committed(self, partition: int) -> int:
-        asked = ConsumerGroupTopicPartitions(self.group, [TopicPartition(self.topic, partition)])
-        found = self.admin.list_consumer_group_offsets([asked])[self.group].result(TIMEOUT_S)
-        return int(found.topic_partitions[0].offset)
+        (found,) = self._offsets.committed([TopicPartition(self.topic, partition)], TIMEOUT_S)
+        return int(found.offset)
 
     def wait_committed(self, partition: int, offset: int) -> None:
         def is_committed() -> bool:
@@ -101,8 +106,10 @@ class Kafka:
 
 
 @pytest.fixture
-def kafka() -> Kafka:
-    return Kafka()
+def kafka() -> Iterator[Kafka]:
+    kafka = Kafka()
+    yield kafka
+    kafka.close()
 
 
 @pytest.fixture

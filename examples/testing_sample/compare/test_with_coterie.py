@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from members import Members
 
 from coterie.testing import KafkaBroker
+from members import Members
 
 BOTH = ["orders-0", "orders-1"]
 QUICK = {"heartbeat_interval_ms": 20, "statistics_interval_ms": 10, "fetch_wait_max_ms": 20}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from shop import Gate, Shop
 
 from billing.services import LIBRARIES
 from coterie.testing import KafkaBroker
+from shop import Gate, Shop
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -24,7 +24,7 @@ def shop(kafka_broker: KafkaBroker, library: str) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def gate(shop: Shop) -> Iterator[Gate]:
+def gate(shop: Shop) -> Iterator[Gate]:  # noqa: ARG001  it is opened before the shop is closed
     gate = Gate()
     yield gate
     gate.open()

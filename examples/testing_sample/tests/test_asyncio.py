@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from shop import QUICK
-
 from billing.book import Book
 from billing.with_aiokafka import Billing
 from coterie.testing import KafkaBroker
+from shop import QUICK
 
 
 def test_orders_are_billed_in_the_event_loop_of_the_test() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from shop import Shop
 
 pytestmark = pytest.mark.kafka(nodes=2)

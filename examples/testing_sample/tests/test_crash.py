@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from shop import BOTH, Gate, Shop
 
 import billing
+from shop import BOTH, Gate, Shop
 
 
 def test_what_a_member_had_not_committed_is_billed_by_another(shop: Shop, gate: Gate) -> None:

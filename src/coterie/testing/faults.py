@@ -263,11 +263,12 @@ class RequestFault(Fault):
 
     def _why_not(self, _server: ControlledServer) -> str:
         first = f"this fault never fired: {self.what}\n"
+        api = self._filter.api or "request"
         if not self._passed:
-            return f"{first}No {self._filter.api or 'request'} was received while it was in force.\n\n{self._broker.story_now()}"
+            return f"{first}No {api} was received while it was in force.\n\n{self._broker.story_now()}"
         lines = [f"  {request!r}: {why}" for request, why in self._passed[:10]]
         rest = f"\n  and {len(self._passed) - 10} more" if len(self._passed) > 10 else ""
-        return f"{first}These {self._filter.api or 'requests'} were received, and did not match:\n" + "\n".join(lines) + rest
+        return f"{first}These {api} were received, and did not match:\n" + "\n".join(lines) + rest
 
 
 class _Answer(RequestFault):

@@ -71,7 +71,7 @@ class Billing:
                 return
 
 
-class _AfterTheCommit(ConsumerRebalanceListener):
+class _AfterTheCommit(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Lets a rebalance wait until the order at hand is committed: aiokafka rebalances in a task of its own."""
 
     def __init__(self, at_work: asyncio.Lock) -> None:

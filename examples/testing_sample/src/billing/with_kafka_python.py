@@ -15,7 +15,7 @@ class _StoppedError(Exception):
     pass
 
 
-class _Consumer(KafkaConsumer):
+class _Consumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has no types
     """A consumer whose `poll` ends when it is told to.
 
     kafka-python has no `wakeup`. And a `poll` with a short timeout is no way out: if it ends while the member joins,
