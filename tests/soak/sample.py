@@ -26,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "testing_sample"
 ALLOWED_S = 10.0
+HANGS_AFTER_S = 600.0
 CLIENTS = ("aiokafka", "confluent-kafka", "kafka-python", "pytest", "pytest-xdist")
 OWN = ("PYTHONPATH", "PYTEST_ADDOPTS", "COTERIE_PURE", "VIRTUAL_ENV")
 """Variables of the environment that would lead into this clone."""
@@ -65,19 +66,23 @@ def tested(python: Path, copy: Path, *arguments: str, **environ: str) -> tuple[b
     """Run tests of the sample; return whether all passed, what pytest said, and the seconds by pytest's own clock."""
     command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     started = time.monotonic()
-    done = subprocess.run(
+    with subprocess.Popen(
         command,
         cwd=copy,
         env={**_environ(), "PYTHONDONTWRITEBYTECODE": "1", **environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        timeout=1_800,
-    )
+    ) as running:
+        try:
+            output, _ = running.communicate(timeout=HANGS_AFTER_S)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            output, _ = running.communicate()
+            return False, f"{output}\nit hangs: killed after {HANGS_AFTER_S:g} s", HANGS_AFTER_S
     took = time.monotonic() - started
-    said = re.search(r" in ([\d.]+)s", done.stdout.rstrip().rpartition("\n")[2])
-    return done.returncode == 0, done.stdout, float(said[1]) if said else took
+    said = re.search(r" in ([\d.]+)s", output.rstrip().rpartition("\n")[2])
+    return running.returncode == 0, output, float(said[1]) if said else took
 
 
 def sleeping(directory: Path) -> list[str]:

@@ -431,7 +431,9 @@ def test_a_client_that_is_cut_off_is_gone_to_its_group_and_comes_back(kafka_brok
 
 def test_a_client_that_is_cut_off_must_be_there(kafka_broker: KafkaBroker) -> None:
     with (
-        pytest.raises(FaultNotFiredError, match=r"every request\(client_id='nobody'\) -> cut off\nNo request was received"),
+        pytest.raises(
+            FaultNotFiredError, match=r"every request\(client_id='nobody'\) -> cut off\nNo request was received"
+        ),
         kafka_broker.faults.cut_off("nobody"),
     ):
         pass

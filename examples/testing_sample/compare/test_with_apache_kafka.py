@@ -210,9 +210,9 @@ def test_a_rolling_deploy(kafka: Kafka, members: Members) -> None:
     for number, name in enumerate(("a2", "b2")):
         kafka.order(f"0-{number}", partition=0)
         kafka.order(f"1-{number}", partition=1)
-        members.start(name)
-        kafka.wait_stable(members=3)
         old[number].stop()
+        kafka.wait_stable(members=1)
+        members.start(name)
         kafka.wait_stable(members=2)
     kafka.wait_committed(0, 2)
     kafka.wait_committed(1, 2)

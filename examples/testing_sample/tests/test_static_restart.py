@@ -7,7 +7,7 @@ from shop import BOTH, Shop
 
 def test_a_restart_is_no_rebalance(shop: Shop) -> None:
     first, _ = (shop.start(name, group_instance_id=name) for name in ("a", "b"))
-    before = shop.group.wait_stable(members=2, partitions=2)
+    before = shop.group.wait_running(members=2)
     partition = int(before.assignment["a"][0][-1])
     with shop.group.assert_no_rebalance():
         first.stop()
@@ -21,7 +21,7 @@ def test_a_restart_is_no_rebalance(shop: Shop) -> None:
 
 def test_a_member_that_does_not_come_back_expires(shop: Shop) -> None:
     a, b = (shop.start(name, group_instance_id=name) for name in ("a", "b"))
-    partition = int(shop.group.wait_stable(members=2, partitions=2).assignment["a"][0][-1])
+    partition = int(shop.group.wait_running(members=2).assignment["a"][0][-1])
     a.stop()
     shop.order("1", partition=partition)
     assert len(shop.group.members) == 2

@@ -16,6 +16,7 @@ NOT_OURS = frozenset(
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError.FENCED_INSTANCE_ID,
         KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001
+        KafkaError._FATAL,  # noqa: SLF001  a static member that was fenced
     }
 )
 """Errors of a commit after which the record is another member's, or is read again."""
