@@ -59,6 +59,7 @@ def test_what_was_committed_is_not_billed_again_after_a_crash(kafka_broker: Kafk
 
     with worker(kafka_broker, "second", billed):
         group.wait_members(2)
+        group.wait_disconnected("first")
         kafka_broker.clock.advance(45)  # the session timeout of the first, which nobody waits for
         group.wait_assigned({"second": ["orders-0", "orders-1", "orders-2", "orders-3"]})
         kafka_broker.produce("orders", ["cake"], partition=3)

@@ -12,8 +12,6 @@ from coterie.errors import CoterieError
 from coterie.facts import Cause
 from coterie.testing import KafkaBroker, WaitTimeoutError
 from coterie.testing.clock import MovableClock
-from coterie.testing.controlled_server import ControlledServer
-from coterie.testing.groups import snapshot_of
 from testing.consumers import LIBRARIES, Polling, confluent, members, ours
 
 pytestmark = pytest.mark.kafka(topics={"orders": 2})
@@ -58,15 +56,11 @@ def test_a_member_that_is_gone_without_a_word_expires_by_an_advance(kafka_broker
     while not consumer.assignment():
         consumer.poll(0.02)
     consumer.close(leave=False)
-    kafka_broker.wait("the connection to close", lambda server: True if _is_gone(server) else None)
+    group.wait_disconnected("crashed")
     kafka_broker.clock.advance(44)
     assert len(group.members) == 1
     kafka_broker.clock.advance(1)
     assert group.state == "Empty"
-
-
-def _is_gone(server: ControlledServer) -> bool:
-    return not any(member.is_connected for member in snapshot_of(server, "billing").members)
 
 
 def test_silence_names_the_members_that_there_are(kafka_broker: KafkaBroker) -> None:

@@ -289,6 +289,34 @@ class Group:
             f"group {self.group_id} to be Empty", lambda now: not now.members and now.state in {"Empty", "Dead"}
         )
 
+    def wait_disconnected(self, member: str, *, timeout: float = TIMEOUT_S) -> GroupSnapshot:
+        """Wait until the connection of a member is closed, as after a crash: its session goes on until it expires.
+
+        After this, `clock.advance` by its session timeout lets it expire.
+
+        Args:
+            member: The client id, member id or group instance id of the member.
+            timeout: How many seconds to wait at most.
+
+        Returns:
+            The group at that moment.
+
+        Raises:
+            WaitTimeoutError: It is still connected, or it is not in the group.
+        """
+        return self._broker.wait(*self._disconnected(member), timeout)
+
+    async def wait_disconnected_async(self, member: str, *, timeout: float = TIMEOUT_S) -> GroupSnapshot:  # noqa: ASYNC109
+        """Do what `wait_disconnected` does, in a test with asyncio."""
+        return await self._broker.wait_async(*self._disconnected(member), timeout)
+
+    def _disconnected(self, who: str) -> Waited[GroupSnapshot]:
+        def holds(now: GroupSnapshot) -> bool:
+            called = [member.is_connected for member in now.members if member.is_called(who)]
+            return bool(called) and not any(called)
+
+        return self._when(f"the member {who} of group {self.group_id} to be disconnected", holds)
+
     def wait_assigned(self, assignment: Mapping[str, Sequence[str]], *, timeout: float = TIMEOUT_S) -> GroupSnapshot:
         """Wait until the group is Stable, and members have exactly these partitions.
 
