@@ -50,6 +50,7 @@ def test_a_crash_before_the_commit(broker: KafkaBroker, members: Members) -> Non
         broker.group("billing").wait_committed("orders", partition, 1)
     assert a.attempts == b.attempts == ["1"]
     opened.set()
+    broker.group("billing").wait_running(members=2)
 
 
 def test_what_was_committed_is_not_billed_again(broker: KafkaBroker, members: Members) -> None:
@@ -62,6 +63,7 @@ def test_what_was_committed_is_not_billed_again(broker: KafkaBroker, members: Me
         order(broker, "3")
         broker.group("billing").wait_committed("orders", 0, 3)
     assert b.attempts == ["3"]
+    broker.group("billing").wait_running(members=2)
 
 
 def test_a_slow_member_loses_its_partitions(broker: KafkaBroker, members: Members) -> None:
@@ -76,6 +78,7 @@ def test_a_slow_member_loses_its_partitions(broker: KafkaBroker, members: Member
     broker.group("billing").wait_committed("orders", 0, 1)
     assert slow.attempts == quick.attempts == ["1"]
     opened.set()
+    broker.group("billing").wait_running(members=2)
 
 
 def test_a_long_order_is_no_rebalance(broker: KafkaBroker, members: Members) -> None:

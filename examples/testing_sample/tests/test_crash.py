@@ -23,6 +23,8 @@ def test_what_a_member_had_not_committed_is_billed_by_another(shop: Shop, gate: 
         shop.group.wait_committed("orders", partition, 1)
     assert a.book.attempts == b.book.attempts == ["1"]
     assert b.book.bills == {"1": 100}
+    gate.open()
+    shop.group.wait_running(members=2)
 
 
 @pytest.mark.parametrize("library", ["confluent-kafka"])
