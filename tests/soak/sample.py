@@ -159,8 +159,8 @@ def soak(runs: int) -> int:
                     flakes += 1
                     print(said)
                     print(f"run {number} failed", flush=True)
-                elif number % 10 == 0:
-                    print(f"{number} runs, {flakes} failed, the last took {took:.1f} s", flush=True)
+                else:
+                    print(f"run {number}: {last_line(said)}; {flakes} of {number} failed", flush=True)
         finally:
             busy.kill()
             busy.wait()
