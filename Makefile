@@ -11,9 +11,10 @@ JOBS ?= 2
 MINUTES ?= 10
 SEED ?=
 KEEP ?=
+RUNS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code
+.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +110,15 @@ pipeline-soak: venv ## the pipeline on a live Apache Kafka; killed ten times dur
 
 clients-go: venv ## members with franz-go and kafka-go; needs Go, and a minute to build
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
+
+sample: venv ## the sample project of tests of consumers, outside this clone with the wheel: 50 tests of three client libraries
+	$(BIN)/python tests/soak/sample.py run
+
+sample-soak: venv ## the sample project 200 times beside a busy process, in one process and in two: none may fail (RUNS=)
+	$(BIN)/python tests/soak/sample.py soak --runs $(or $(RUNS),200)
+
+sample-compare: venv ## ten tests with coterie.testing and with Apache Kafka 4.3.1: lines, seconds, failures in 20 runs; needs Java (RUNS=)
+	PYTHONPATH=tests $(BIN)/python tests/soak/sample.py compare --runs $(or $(RUNS),20)
 
 mutants: venv ## put defects into a copy, one by one: a test or one of 100 seeds must find each; ten minutes of CPU (ONLY="10 11" rules, ONLY=sim, JOBS=)
 	PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(ARGS) $(ONLY)

@@ -413,3 +413,37 @@ def test_an_error_answer_is_valid_in_every_version(api: Api) -> None:
         answer = codec_of(api, "Response")[0](body, 0, version)
         errors = [code for code in errors_of(answer) if code]
         assert errors and set(errors) == {ErrorCode.NOT_COORDINATOR}, answer
+
+
+@pytest.mark.parametrize("library", ["confluent-kafka", "kafka-python", "ours"])
+def test_a_client_that_is_cut_off_is_gone_to_its_group_and_comes_back(kafka_broker: KafkaBroker, library: str) -> None:
+    group = kafka_broker.group("billing")
+    with members(kafka_broker, "a", "b", library=LIBRARIES[library]):
+        with kafka_broker.faults.cut_off("a") as fault:
+            assert {one.client_id: one.is_connected for one in group.members} == {"a": False, "b": True}
+            kafka_broker.clock.advance(45)
+            group.wait_assigned({"b": ["orders-0", "orders-1"]}, timeout=60)
+            fault.wait_hit(timeout=60)
+            assert [one.client_id for one in group.members] == ["b"]
+        group.wait_stable(members=2, partitions=2, timeout=60)
+    assert {hit.client_id for hit in fault.hits} == {"a"}
+
+
+def test_a_client_that_is_cut_off_must_be_there(kafka_broker: KafkaBroker) -> None:
+    with (
+        pytest.raises(
+            FaultNotFiredError, match=r"every request\(client_id='nobody'\) -> cut off\nNo request was received"
+        ),
+        kafka_broker.faults.cut_off("nobody"),
+    ):
+        pass
+
+
+@pytest.mark.kafka(nodes=2)
+def test_a_group_names_its_coordinator(kafka_broker: KafkaBroker) -> None:
+    group = kafka_broker.group("billing")
+    with members(kafka_broker, "a"):
+        other = 3 - group.coordinator
+        with kafka_broker.faults.move_coordinator("billing", other):
+            assert group.coordinator == other
+        assert group.coordinator == 3 - other

@@ -159,3 +159,19 @@ def test_a_stop_ends_a_wait() -> None:
                 await waiting
 
         asyncio.run(test())
+
+
+def test_members_that_run_have_asked_for_the_offsets_of_their_partitions(kafka_broker: KafkaBroker) -> None:
+    group = kafka_broker.group("billing")
+    with kafka_broker.faults.on("OffsetFetch").hold(times=1) as held:
+        member = ours(kafka_broker, "a")
+        held.wait_hit()
+        assert group.wait_running(members=1).assignment == {"a": ["orders-0", "orders-1"]}
+    with kafka_broker.faults.on("SyncGroup", member="b").hold() as held:
+        other = ours(kafka_broker, "b")
+        held.wait_hit()
+        with pytest.raises(WaitTimeoutError, match="billing to be Stable with 2 members that use their partitions"):
+            group.wait_running(members=2, timeout=0.01)
+    assert len(group.wait_running(members=2).members) == 2
+    member.stop()
+    other.stop()

@@ -99,6 +99,8 @@ class ControlledServer(Server):
         """Requests of the test itself."""
         self._connections: dict[tuple[str, str], Connection] = {}
         """By group and member id, the connection that the member has used last."""
+        self._client_ids: dict[Connection, str] = {}
+        """By connection, the client id of its last request."""
         self._fetches_again: asyncio.TimerHandle | None = None
         self._has_crashed = False
 
@@ -131,6 +133,7 @@ class ControlledServer(Server):
             return None
         request, correlation_id = found
         self.controls.recorder.add(request)
+        self._client_ids[connection] = request.client_id
         exchange = self._exchanges[connection] = Exchange(request, correlation_id, connection, node, frame)
         if request.api in GROUP_APIS:
             for group_id in request.groups:
@@ -172,6 +175,7 @@ class ControlledServer(Server):
 
     def closed(self, link: Link) -> None:
         self._exchanges.pop(link.connection, None)
+        self._client_ids.pop(link.connection, None)
         super().closed(link)
         self.controls.waits.soon()
 
@@ -248,6 +252,14 @@ class ControlledServer(Server):
         """Close the connection of a request instead of answering it."""
         exchange.connection.forget_waiting()
         return [Close(exchange.connection, "")]
+
+    def close_all_of(self, client_id: str) -> int:
+        """Close the connections of a client, and return how many there were."""
+        found = [one for one, used_by in self._client_ids.items() if used_by == client_id and not one.is_closed]
+        for connection in found:
+            connection.forget_waiting()
+            self.drop(connection, "")
+        return len(found)
 
     # --- requests of the test -----------------------------------------------------------------------------------------
 

@@ -53,7 +53,8 @@ class FaultNotFiredError(AssertionError):
 class Filter:
     """Which requests a fault concerns."""
 
-    api: str
+    api: str | None
+    """The name of the API; None is every API."""
     group: str | None = None
     member: str | None = None
     client_id: str | None = None
@@ -64,11 +65,11 @@ class Filter:
 
     def __str__(self) -> str:
         said = [f"{name}={getattr(self, name)!r}" for name in FILTERS if getattr(self, name) is not None]
-        return f"{self.api}({', '.join(said)})"
+        return f"{self.api or 'every request'}({', '.join(said)})"
 
     def refusal(self, request: Request) -> str:
         """Return why a request is not concerned; "" if it is."""
-        if request.api != self.api:
+        if self.api is not None and request.api != self.api:
             return f"it is {request.api}"
         try:
             if self.group is not None and self.group not in request.groups:
@@ -243,7 +244,7 @@ class RequestFault(Fault):
                 why = f"it is the {self._matched}., not the {self._nth}."
             elif self._times is not None and len(self.hits) >= self._times:
                 why = f"the fault has fired {self._times} times, which is enough"
-        if why and request.api == self._filter.api and len(self._passed) < MOST_PASSED:
+        if why and self._filter.api in {None, request.api} and len(self._passed) < MOST_PASSED:
             self._passed.append((request, why))
         return why
 
@@ -262,11 +263,12 @@ class RequestFault(Fault):
 
     def _why_not(self, _server: ControlledServer) -> str:
         first = f"this fault never fired: {self.what}\n"
+        api = self._filter.api or "request"
         if not self._passed:
-            return f"{first}No {self._filter.api} was received while it was in force.\n\n{self._broker.story_now()}"
+            return f"{first}No {api} was received while it was in force.\n\n{self._broker.story_now()}"
         lines = [f"  {request!r}: {why}" for request, why in self._passed[:10]]
         rest = f"\n  and {len(self._passed) - 10} more" if len(self._passed) > 10 else ""
-        return f"{first}These {self._filter.api} were received, and did not match:\n" + "\n".join(lines) + rest
+        return f"{first}These {api} were received, and did not match:\n" + "\n".join(lines) + rest
 
 
 class _Answer(RequestFault):
@@ -356,6 +358,27 @@ class _Throttle(_Lose):
         request = exchange.request
         head = _head(request)
         return _frame(data[:head], with_throttle_time(api_named(request.api), request.version, data[head:], self._ms))
+
+
+class _CutOff(RequestFault):
+    """No request of a client is answered, and its connections are closed."""
+
+    def __init__(self, broker: KafkaBroker, client_id: str) -> None:
+        super().__init__(broker, Filter(None, client_id=client_id), "cut off")
+        self._client_id = client_id
+        self._closed = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.hits) + self._closed
+
+    async def _begin_on(self, server: ControlledServer) -> None:
+        await super()._begin_on(server)
+        self._closed = server.close_all_of(self._client_id)
+        await server.settled()
+
+    def _fire(self, server: ControlledServer, exchange: Exchange, _now_ms: int) -> Effects | None:
+        return server.close(exchange)
 
 
 def _head(request: Request) -> int:
@@ -663,6 +686,20 @@ class Faults:
             raise CoterieError(f"there is no state {state!r} of a group: {nearest(state, STATES)}")
         chosen = Filter(api_named(api).name, group, member, client_id, instance, generation, topic, state)
         return FaultBuilder(self._broker, chosen, nth)
+
+    def cut_off(self, client_id: str) -> RequestFault:
+        """Cut a client off from all nodes: its connections are closed, and none of its requests is answered.
+
+        To its group that is a crash: nothing is heard of the member. `clock.silence` lets its session expire, and so
+        does `clock.advance`, since it is not connected. When the fault ends, the client can connect again.
+
+        Args:
+            client_id: The client id.
+
+        Returns:
+            The fault; it begins with its `with` block, or with `begin`.
+        """
+        return _CutOff(self._broker, client_id)
 
     def disk_full(self) -> Fault:
         """Let no file be written.

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["TIMEOUT_S", "Group", "GroupSnapshot", "Member", "Waited", "partitions_of", "rebalances_of", "snapshot_of"]
 
 T = TypeVar("T")
-TIMEOUT_S = 10.0
-"""How long a test waits for something, unless it says."""
+TIMEOUT_S = 30.0
+"""How long a test waits for something, unless it says. A wait that ends costs nothing; a short one fails under load."""
+
+SYNC_AND_FETCH = frozenset({"SyncGroup", "OffsetFetch"})
+"""A member that has its assignment goes on from the first to the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,11 @@ class Group:
         return dict(self.snapshot().committed)
 
     @property
+    def coordinator(self) -> int:
+        """The number of the node that coordinates the group."""
+        return self._broker.run_on_broker(lambda server: server.coordinator_of(self.group_id))
+
+    @property
     def rebalances(self) -> list[Rebalance]:
         """Every rebalance since the start of the broker, with its cause and culprit, what moved and what it cost."""
         return self._broker.run_on_broker(lambda _server: rebalances_of(self._broker, self.group_id))
@@ -183,6 +191,55 @@ class Group:
             )
 
         return self._when(f"group {self.group_id} to be Stable{f' with {said}' if said else ''}", holds)
+
+    def wait_running(self, members: int | None = None, *, timeout: float = TIMEOUT_S) -> GroupSnapshot:
+        """Wait until the group is Stable, and each member that has partitions has fetched their offsets or records.
+
+        So its client knows what it has. After `wait_stable` the answer may still be on its way; some clients cannot be
+        closed in that moment.
+
+        Args:
+            members: How many members it has to have; without it, one or more.
+            timeout: How many seconds to wait at most.
+
+        Returns:
+            The group at that moment.
+
+        Raises:
+            WaitTimeoutError: It did not become so in time.
+        """
+        return self._broker.wait(*self._running(members), timeout)
+
+    async def wait_running_async(
+        self,
+        members: int | None = None,
+        *,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109
+    ) -> GroupSnapshot:
+        """Do what `wait_running` does, in a test with asyncio."""
+        return await self._broker.wait_async(*self._running(members), timeout)
+
+    def _running(self, members: int | None) -> Waited[GroupSnapshot]:
+        _, is_stable, group_id = self._stable(members, None)
+
+        def check(server: ControlledServer) -> GroupSnapshot | None:
+            now = is_stable(server)
+            if now is None or not any(member.assignment for member in now.members):
+                return None
+            waiting = {member.client_id for member in now.members if member.assignment}
+            for request in reversed(server.controls.recorder.requests):
+                if not waiting:
+                    break
+                if request.client_id in waiting and (
+                    request.api == "Fetch" or (request.api in SYNC_AND_FETCH and self.group_id in request.groups)
+                ):
+                    if request.api == "SyncGroup":
+                        return None
+                    waiting.remove(request.client_id)
+            return None if waiting else now
+
+        count = f" with {_counted(members, 'member')}" if members is not None else ""
+        return f"group {self.group_id} to be Stable{count} that use their partitions", check, group_id
 
     def wait_members(self, members: int, *, timeout: float = TIMEOUT_S) -> GroupSnapshot:
         """Wait until the group has so many members, whatever its state is.

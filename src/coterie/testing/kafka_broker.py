@@ -32,7 +32,7 @@ from coterie.testing.clock import BrokerClock, MovableClock
 from coterie.testing.controlled_server import ControlledServer, Controls
 from coterie.testing.disk import ControlledFiles
 from coterie.testing.faults import Fault, Faults
-from coterie.testing.groups import Group, snapshot_of
+from coterie.testing.groups import TIMEOUT_S, Group, snapshot_of
 from coterie.testing.requests import Request, api_named
 from coterie.testing.story import story_of
 from coterie.testing.topics import Record, Topic
@@ -290,7 +290,7 @@ class KafkaBroker(Broker):
         what: str,
         check: Callable[[ControlledServer], T | None],
         group_id: str | None = None,
-        timeout: float = 10.0,
+        timeout: float = TIMEOUT_S,
     ) -> T:
         """Wait for a condition of your own.
 
@@ -314,7 +314,7 @@ class KafkaBroker(Broker):
         what: str,
         check: Callable[[ControlledServer], T | None],
         group_id: str | None = None,
-        timeout: float = 10.0,  # noqa: ASYNC109
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109
     ) -> T:
         """Do what `wait` does, in a test with asyncio."""
         return await asyncio.wrap_future(self._wait(what, check, group_id, timeout))
