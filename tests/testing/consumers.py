@@ -102,6 +102,7 @@ def kafka_python(broker: KafkaBroker, client_id: str, **settings: Any) -> Pollin
         auto_offset_reset="earliest",
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_commit_interval_ms=20,
+        reconnect_backoff_max_ms=200,  # by default it waits up to 30 s before it connects again
         **settings,
     )
 

@@ -18,7 +18,12 @@ QUICK: dict[str, dict[str, Any]] = {
         "retry_backoff_ms": 10,
         "reconnect_backoff_ms": 10,
     },
-    "kafka-python": {"heartbeat_interval_ms": 20, "fetch_max_wait_ms": 20, "retry_backoff_ms": 10},
+    "kafka-python": {
+        "heartbeat_interval_ms": 20,
+        "fetch_max_wait_ms": 20,
+        "retry_backoff_ms": 10,
+        "reconnect_backoff_max_ms": 200,
+    },
     "aiokafka": {"heartbeat_interval_ms": 20, "fetch_max_wait_ms": 20, "retry_backoff_ms": 10},
 }
 """Settings of members in tests: a member hears of a rebalance by its next heartbeat, and waits before a retry."""
