@@ -125,7 +125,9 @@ def share_and_lose_one_after_the_other(libraries: Sequence[str], crew: Crew, top
     places = topics.create(name, 8)
     topics.fill(places)
     told = {"assignor": "roundrobin,range", "topics": [name], "session_timeout_ms": 4_000}
-    members = [crew.start(library, **told) for library in libraries]
+    members = [crew.start(libraries[0], **told)]
+    crew.wait_until_settled(places)  # it leads, and is the first to go
+    members += [crew.start(library, **told) for library in libraries[1:]]
     crew.wait_until_settled(places)
     assert [len(member.owned) for member in members] == [2, 2, 2, 2]
     ways_to_go = [members[0].leave, members[1].kill, members[2].leave]

@@ -57,9 +57,9 @@ NEEDS = {
 """What is missing, and how to come by it; ZooKeeper lacks Java or pyspark."""
 OF_EXTRAS = (
     *("coterie.adapters.", "coterie.spark.", "coterie.history."),
-    *("coterie.cli.demo.", "pyspark_coterie"),
+    *("coterie.cli.demo.", "coterie.testing.plugin", "pyspark_coterie"),
 )
-MAY_BE_MISSING = {"aiokafka", "kafka", "kazoo", "numpy", "pandas", "pyarrow", "pyspark"}
+MAY_BE_MISSING = {"aiokafka", "kafka", "kazoo", "numpy", "pandas", "pyarrow", "pyspark", "pytest"}
 IMPORT_ALL = """
 import importlib, json, pkgutil, coterie
 missing = {}

@@ -415,8 +415,11 @@ def test_an_error_answer_is_valid_in_every_version(api: Api) -> None:
         assert errors and set(errors) == {ErrorCode.NOT_COORDINATOR}, answer
 
 
-@pytest.mark.parametrize("library", ["confluent-kafka", "kafka-python", "ours"])
+@pytest.mark.parametrize("library", ["confluent-kafka", "ours"])
 def test_a_client_that_is_cut_off_is_gone_to_its_group_and_comes_back(kafka_broker: KafkaBroker, library: str) -> None:
+    """kafka-python 3.0 stays away: while a poll waits, it does not join again after a heartbeat was answered
+    UNKNOWN_MEMBER_ID, and a poll that does not wait loses assignments (`consumers.py`).
+    """
     group = kafka_broker.group("billing")
     with members(kafka_broker, "a", "b", library=LIBRARIES[library]):
         with kafka_broker.faults.cut_off("a") as fault:
