@@ -200,6 +200,10 @@ class ControlledServer(Server):
         if not self._has_crashed:
             super().serve(link, most)
 
+    def serve_alone(self, link: Link, frame: bytes, now_ms: int) -> None:
+        if not self._has_crashed:
+            super().serve_alone(link, frame, now_ms)
+
     async def crash(self) -> None:
         """End as a process does that is killed: nobody is answered, nothing more is written."""
         self._has_crashed = True
