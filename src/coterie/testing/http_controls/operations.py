@@ -246,6 +246,8 @@ OPERATIONS: Sequence[Operation] = (
             ("waitStable", "POST", "/wait-stable", Group.wait_stable),
             ("waitMembers", "POST", "/wait-members", Group.wait_members),
             ("waitEmpty", "POST", "/wait-empty", Group.wait_empty),
+            ("waitRunning", "POST", "/wait-running", Group.wait_running),
+            ("waitDisconnected", "POST", "/wait-disconnected", Group.wait_disconnected),
             ("waitAssigned", "POST", "/wait-assigned", Group.wait_assigned),
             ("waitCommitted", "POST", "/wait-committed", Group.wait_committed),
             ("waitRebalance", "POST", "/wait-rebalance", Group.wait_rebalance),
@@ -279,6 +281,7 @@ OPERATIONS: Sequence[Operation] = (
     *(
         Operation(name, "POST", "/faults/" + path, (_faults, of))
         for name, path, of in (
+            ("cutOff", "cut-off", Faults.cut_off),
             ("diskFull", "disk-full", Faults.disk_full),
             ("slowDisk", "slow-disk", Faults.slow_disk),
             ("stopNode", "stop-node", Faults.stop_node),
