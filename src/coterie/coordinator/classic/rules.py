@@ -1,4 +1,4 @@
-"""Which function handles which event of a classic group, and what is checked before.
+"""The tables of rules of classic groups: the function that handles each event, and the checks before it.
 
 It is a module of its own because `coterie.coordinator.offsets` needs the groups of this package, and has rules itself.
 """

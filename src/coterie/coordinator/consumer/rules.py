@@ -1,4 +1,4 @@
-"""Which function handles which event of a consumer group, and which request of this protocol to a classic group."""
+"""The tables of rules of KIP-848: the function for each event of a consumer group, and for requests to classic ones."""
 
 from __future__ import annotations
 
@@ -96,4 +96,4 @@ OF_CLASSIC_GROUPS: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     ConsumerGroupHeartbeat: heartbeat_to_classic,
     DescribeConsumerGroup: describe_consumer_group,
 }
-"""What classic groups answer to the requests of this protocol."""
+"""The functions that answer requests of this protocol to classic groups."""

@@ -73,7 +73,7 @@ class Response:
 
 _read_request, write_request = codec(API, Request)
 _NOTHING_NEW = {0: b"\0\0\xff\xff\xff\xff\0\0\0\0", 1: b"\0\0\xff\xff\xff\xff\0\0\0\0\0"}
-"""By version: what follows the epoch if all is null, or -1, and there are no tagged fields."""
+"""The bytes after the epoch, by version, of a request in which all is null or -1, without tagged fields."""
 _EPOCH = Struct(">i")
 
 
