@@ -127,8 +127,9 @@ def test_a_request_whose_asker_was_cancelled_still_ends_in_time(run: Run) -> Non
     async def story() -> None:
         async with Peer(lambda _: None) as peer:
             connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
-            impatient = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=20))
-            await until(lambda: connection.in_flight == 1)
+            impatient = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=200))
+            while not connection.in_flight:  # noqa: ASYNC110  a turn or two of the loop, much less than its 200 ms
+                await asyncio.sleep(0)
             impatient.cancel()
             await until(lambda: connection.is_closed)
             assert not connection.in_flight

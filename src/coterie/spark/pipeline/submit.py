@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from coterie.errors import CoterieError
@@ -29,6 +30,8 @@ _LOCAL_SETTINGS = {
 }
 DEFAULT_MASTER = "local[*]"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+WORKER_LATE = "Python worker failed to connect back"
+MOST_STARTS = 5
 
 
 def session(name: str, master: str | None = None) -> SparkSession:
@@ -58,16 +61,37 @@ def run(options: PipelineOptions, *, follow: bool, master: str | None, say: Call
     signal.signal(signal.SIGTERM, _interrupted)
     say("starting Spark")
     spark = session("coterie pipeline groups", master)
-    pipeline = GroupsPipeline(spark, options, say)
     try:
-        if follow:
-            pipeline.follow()
-        else:
-            pipeline.once()
+        until_workers_start(lambda: _read(GroupsPipeline(spark, options, say), follow=follow), say)
     except KeyboardInterrupt:
         say("stopped; the next start reads on from here")
     finally:
         spark.stop()
+
+
+def _read(pipeline: GroupsPipeline, *, follow: bool) -> None:
+    if follow:
+        pipeline.follow()
+    else:
+        pipeline.once()
+
+
+def until_workers_start(read: Callable[[], None], say: Callable[[str], None]) -> None:
+    """Call `read`, and again if Spark gave up waiting for a Python worker: it grants ten seconds, whatever the load.
+
+    The pipeline repeats an unfinished batch, so nothing is lost or doubled. The error is raised after `MOST_STARTS`.
+    """
+    for start in range(1, MOST_STARTS):
+        try:
+            read()
+        except PySparkException as error:
+            if WORKER_LATE not in str(error):
+                raise
+            again = f"starting the query again ({start + 1} of {MOST_STARTS})"
+            say(f"Spark waited 10 s for a Python worker, in vain; {again}")
+        else:
+            return
+    read()
 
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,45 @@
+"""The pipeline starts its query again when Spark did not wait long enough for a Python worker."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from coterie.spark.pipeline.submit import MOST_STARTS, until_workers_start
+
+LATE = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
+OTHER = "[STREAM_FAILED] Query terminated with exception: no space left on device. SQLSTATE: XXKST"
+
+
+class Pipeline:
+    """Fails with these messages, one at each start, then ends."""
+
+    def __init__(self, *messages: str) -> None:
+        self.messages = list(messages)
+        self.starts = 0
+
+    def read(self) -> None:
+        self.starts += 1
+        if self.messages:
+            raise StreamingQueryException(self.messages.pop(0))
+
+
+def test_a_late_worker_costs_another_start() -> None:
+    pipeline, said = Pipeline(LATE, LATE), list[str]()
+    until_workers_start(pipeline.read, said.append)
+    assert pipeline.starts == 3
+    assert [line.partition("again ")[2] for line in said] == ["(2 of 5)", "(3 of 5)"]
+
+
+def test_workers_that_are_always_late_are_an_error() -> None:
+    pipeline = Pipeline(*[LATE] * 100)
+    with pytest.raises(StreamingQueryException, match="connect back"):
+        until_workers_start(pipeline.read, lambda _: None)
+    assert pipeline.starts == MOST_STARTS
+
+
+def test_another_error_is_raised_at_once() -> None:
+    pipeline = Pipeline(OTHER)
+    with pytest.raises(StreamingQueryException, match="no space"):
+        until_workers_start(pipeline.read, lambda _: None)
+    assert pipeline.starts == 1
