@@ -13,12 +13,12 @@ import json
 import os
 import platform
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from coterie.sim import Plan, simulate
 from coterie.sim.consumer import Habits
 from coterie.sim.steps import Come
+from coterie.structs import replace
 
 MEMBERS = 10
 RECORDS = {"hardly ever": 10**9, "every minute": 60_000, "every 10 s": 10_000}

@@ -13,13 +13,13 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coterie.ledger import intervals_of
 from coterie.stories.grid import read
+from coterie.structs import replace
 from coterie.web import picture
 from coterie.web.picture import MemberNames
 from share_picture import share_picture

@@ -28,7 +28,7 @@ from coterie.protocol.frames import read_response_header, request_frame
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 
 BY_NAME = 9  # OffsetCommit and OffsetFetch 10 name topics by id
-API = {
+API: dict[type, tuple[Any, int]] = {
     JoinGroup: (join_group, 9),
     SyncGroup: (sync_group, 5),
     Heartbeat: (heartbeat, 4),

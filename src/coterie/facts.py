@@ -8,10 +8,10 @@ into rebalances, `coterie serve` logs them, and tests assert them. A fact never 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from coterie.errors import ErrorCode
+from coterie.structs import DataStruct
 
 __all__ = [
     "AssignmentFailed",
@@ -77,29 +77,25 @@ class Cause(StrEnum):
     REVOCATION_TIMEOUT = "partitions not revoked in time"
 
 
-@dataclass(slots=True)
-class Fact:
+class Fact(DataStruct):
     """An event of a group."""
 
     at_ms: int
     group_id: str
 
 
-@dataclass(slots=True)
-class Emit:
+class Emit(DataStruct):
     """The effect of a coordinator or a member that has a fact."""
 
     fact: Fact
 
 
-@dataclass(slots=True)
 class GroupCreated(Fact):
     """A group was created by its first join or, if `simple`, by a commit without membership."""
 
     simple: bool
 
 
-@dataclass(slots=True)
 class GroupLoaded(Fact):
     """A group was loaded from the log of its coordinator (rule C4).
 
@@ -116,26 +112,22 @@ class GroupLoaded(Fact):
     """classic or consumer (KIP-848)."""
 
 
-@dataclass(slots=True)
 class GroupEmptied(Fact):
     """The last member is gone; the group and its offsets stay."""
 
     generation_id: int
 
 
-@dataclass(slots=True)
 class GroupDied(Fact):
     """The group was deleted, on request or because its offsets expired, or it could not be written."""
 
     why: str
 
 
-@dataclass(slots=True)
 class GroupUnloaded(Fact):
     """The coordinator has shut down or another node has become the coordinator. The group is still in the log."""
 
 
-@dataclass(slots=True)
 class GroupUpgraded(Fact):
     """A classic group has become a consumer group (KIP-848), since a consumer member joined it (K24)."""
 
@@ -149,7 +141,6 @@ class GroupUpgraded(Fact):
     """The members that it had. They stay, and go on with the classic protocol."""
 
 
-@dataclass(slots=True)
 class GroupDowngraded(Fact):
     """A consumer group (KIP-848) has become a classic group: only classic members are left, or it was empty (K26)."""
 
@@ -163,7 +154,6 @@ class GroupDowngraded(Fact):
     """The members that are left."""
 
 
-@dataclass(slots=True)
 class MemberIdGiven(Fact):
     """A new member got its member id and must join again with it (KIP-394)."""
 
@@ -172,14 +162,12 @@ class MemberIdGiven(Fact):
     client_host: str
 
 
-@dataclass(slots=True)
 class MemberIdExpired(Fact):
     """A new member did not join with the member id it got."""
 
     member_id: str
 
 
-@dataclass(slots=True)
 class MemberJoined(Fact):
     """A new member has joined."""
 
@@ -189,7 +177,6 @@ class MemberJoined(Fact):
     client_host: str
 
 
-@dataclass(slots=True)
 class MemberRejoined(Fact):
     """An existing member has joined again and waits for the others; `metadata` has what it still owns."""
 
@@ -197,7 +184,6 @@ class MemberRejoined(Fact):
     metadata: bytes
 
 
-@dataclass(slots=True)
 class MemberReplaced(Fact):
     """A static member came back with a new member id; the old one is fenced."""
 
@@ -206,7 +192,6 @@ class MemberReplaced(Fact):
     instance_id: str
 
 
-@dataclass(slots=True)
 class MemberLeft(Fact):
     """A member has left with LeaveGroup, or was removed by an admin."""
 
@@ -215,7 +200,6 @@ class MemberLeft(Fact):
     reason: str | None
 
 
-@dataclass(slots=True)
 class MemberExpired(Fact):
     """A member sent nothing for its session timeout or, if `never_heard`, nothing since the group was loaded."""
 
@@ -224,28 +208,24 @@ class MemberExpired(Fact):
     never_heard: bool
 
 
-@dataclass(slots=True)
 class MemberMissedJoin(Fact):
     """A member did not rejoin within the rebalance timeout."""
 
     member_id: str
 
 
-@dataclass(slots=True)
 class MemberMissedSync(Fact):
     """A member did not send SyncGroup within the rebalance timeout (KAFKA-12890)."""
 
     member_id: str
 
 
-@dataclass(slots=True)
 class MemberMissedRevocation(Fact):
     """A member of a consumer group (KIP-848) did not give up partitions within its rebalance timeout (K12)."""
 
     member_id: str
 
 
-@dataclass(slots=True)
 class MemberTurnedAway(Fact):
     """A member was refused: the group is full (`group.max.size`), or its metadata is too large (`why`)."""
 
@@ -253,7 +233,6 @@ class MemberTurnedAway(Fact):
     why: str = ""
 
 
-@dataclass(slots=True)
 class RebalanceStarted(Fact):
     """A rebalance has started."""
 
@@ -270,14 +249,12 @@ class RebalanceStarted(Fact):
     """classic or consumer (KIP-848)."""
 
 
-@dataclass(slots=True)
 class JoinPhaseStuck(Fact):
     """The join phase waits once more: only static members are left, and none rejoined (rule 6)."""
 
     generation_id: int
 
 
-@dataclass(slots=True)
 class JoinPhaseCompleted(Fact):
     """All members have joined, or the rebalance timeout is over; a new generation begins."""
 
@@ -288,7 +265,6 @@ class JoinPhaseCompleted(Fact):
     """The time after the start at which each member joined. A static member that was kept is not listed."""
 
 
-@dataclass(slots=True)
 class AssignmentStored(Fact):
     """The assignment of a generation is durable, or all members have reached an epoch: the group is Stable."""
 
@@ -296,7 +272,6 @@ class AssignmentStored(Fact):
     assignments: Mapping[str, bytes]
 
 
-@dataclass(slots=True)
 class TargetAssignmentComputed(Fact):
     """The coordinator has computed the target assignment of a consumer group (KIP-848) for a group epoch."""
 
@@ -304,7 +279,6 @@ class TargetAssignmentComputed(Fact):
     assignor: str
 
 
-@dataclass(slots=True)
 class MemberAssigned(Fact):
     """A member of a consumer group (KIP-848) has another current assignment, epoch or state."""
 
@@ -319,7 +293,6 @@ class MemberAssigned(Fact):
     """The partitions that it must give up and has not yet: it owns them until then."""
 
 
-@dataclass(slots=True)
 class AssignmentFailed(Fact):
     """The assignment of a generation could not be written."""
 
@@ -327,7 +300,6 @@ class AssignmentFailed(Fact):
     error: ErrorCode
 
 
-@dataclass(slots=True)
 class AssignorFailed(Fact):
     """The broker's assignor has not computed a target assignment for a consumer group, which keeps its last one."""
 
@@ -337,7 +309,6 @@ class AssignorFailed(Fact):
     why: str
 
 
-@dataclass(slots=True)
 class WriteFailed(Fact):
     """A record could not be written; requests that waited for it got an error."""
 
@@ -345,7 +316,6 @@ class WriteFailed(Fact):
     error: ErrorCode
 
 
-@dataclass(slots=True)
 class OffsetsStored(Fact):
     """Offsets were committed."""
 
@@ -355,21 +325,18 @@ class OffsetsStored(Fact):
     transactional: bool
 
 
-@dataclass(slots=True)
 class OffsetsExpired(Fact):
     """Committed offsets were deleted after their retention time."""
 
     partitions: Sequence[tuple[str, int]]
 
 
-@dataclass(slots=True)
 class OffsetsDeletedFact(Fact):
     """Committed offsets were deleted on request."""
 
     partitions: Sequence[tuple[str, int]]
 
 
-@dataclass(slots=True)
 class Mistake(Fact):
     """A bug in Coterie: a rule failed at an event. Please report it."""
 
@@ -377,7 +344,6 @@ class Mistake(Fact):
     trace: str
 
 
-@dataclass(slots=True)
 class ClockSet(Fact):
     """The wall clock was set, or the machine slept; later times are `by_ms` later. `group_id` is empty.
 
@@ -387,7 +353,6 @@ class ClockSet(Fact):
     by_ms: int
 
 
-@dataclass(slots=True)
 class RecordsSkipped(Fact):
     """The log has records of unknown types, counted by type. `group_id` is empty."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random  # noqa: TID251  a seed in, a case out
 
 from coterie.assignors import Assignment, Member, Owned, Topic
 from coterie.assignors.cases import Case
+from coterie.structs import replace
 
 __all__ = ["after_an_event", "holding", "random_case", "shuffled"]
 

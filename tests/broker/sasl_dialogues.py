@@ -13,7 +13,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, is_dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -54,6 +53,7 @@ from coterie.protocol.messages import (
     SyncGroup,
 )
 from coterie.protocol.sasl.scram import ScramClient
+from coterie.structs import field_names, is_data
 from secured_kafka import REAUTH_MS
 
 __all__ = ["DIALOGUES", "Talk", "plain", "talk_to"]
@@ -191,8 +191,8 @@ def _row(module: ModuleType, answer: Any) -> list[Any]:
 
 def _plain_value(value: Any) -> Any:
     """An answer of a group, as JSON has it."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain_value(asdict(value))
+    if is_data(value) and not isinstance(value, type):
+        return {name: _plain_value(getattr(value, name)) for name in field_names(value)}
     if isinstance(value, dict):
         return {name: _plain_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -18,6 +17,7 @@ from coterie.protocol.records import BatchRecord, build_batch
 from coterie.storage import DamageError, MemoryFiles
 from coterie.storage.files import read_file
 from coterie.storage.flush import JOURNAL_FILE
+from coterie.structs import replace
 from logs import read_all
 
 CHECKPOINT = "cleaner-offset-checkpoint"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded
 from coterie.errors import ErrorCode
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.storage import MemoryFiles
+from coterie.structs import replace
 from logs import FaultyFiles, cut
 
 

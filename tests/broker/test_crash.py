@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +20,7 @@ from coterie.protocol.messages import DescribeGroup, JoinedGroup
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.storage import LogConfig
 from coterie.storage.flush import JOURNAL_FILE
+from coterie.structs import replace
 
 SMALL_SEGMENTS = 700
 SMALL = LogConfig(segment_bytes=SMALL_SEGMENTS, index_interval_bytes=100)

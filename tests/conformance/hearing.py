@@ -11,7 +11,6 @@ Members stay in Kafka's order: it follows from their ids (rule 7), and the repla
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -21,6 +20,7 @@ from conformance.admin_asking import ADMIN_VALUES
 from conformance.admin_hearing import write_down_for_admin
 from conformance.asking import GHOST, SUBSCRIPTIONS, Known
 from conformance.script import Step
+from coterie.structs import field_names, is_data, replace
 from raw_kafka import read_answer
 
 __all__ = ["Ears", "Heard"]
@@ -104,8 +104,8 @@ class Ears:
         return written
 
     def _plain(self, value: Any, name: str = "") -> Any:
-        if is_dataclass(value):
-            said = {each.name: self._plain(getattr(value, each.name), each.name) for each in fields(value)}
+        if is_data(value):
+            said = {name: self._plain(getattr(value, name), name) for name in field_names(value)}
             return {key: each for key, each in said.items() if each or each == ""}
         if isinstance(value, Enum):
             return value.name.upper() if value.value else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -35,6 +34,7 @@ from coterie.protocol.messages import (
     TransactionMarker,
 )
 from coterie.stories import Story
+from coterie.structs import field_names, replace
 
 HERE = ("a-1", "i-2", "g", "i", "t", "range", "consumer", "")
 """Words that mean something to the group these requests are sent to."""
@@ -123,9 +123,10 @@ SENSIBLE: list[Any] = [
 def requests(draw: st.DrawFn) -> Any:
     """A request that makes sense, with up to two of its fields replaced by anything their type allows."""
     request = draw(st.sampled_from(SENSIBLE))
-    fields = [one for one in dataclasses.fields(request) if one.name not in {"token", "fresh_id"}]
-    replaced = draw(st.lists(st.sampled_from(fields), max_size=2))
-    return dataclasses.replace(request, **{one.name: draw(ANY[str(one.type)]) for one in replaced})
+    names = [name for name in field_names(request) if name not in {"token", "fresh_id"}]
+    replaced = draw(st.lists(st.sampled_from(names), max_size=2))
+    types = type(request).__annotations__
+    return replace(request, **{name: draw(ANY[types[name]]) for name in replaced})
 
 
 def a_group() -> Story:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -30,6 +29,7 @@ from coterie.protocol.consumer_group_records import (
     TopicPartitions,
     read_consumer_group_record,
 )
+from coterie.structs import replace
 
 T0 = 1_000_000
 """When a world begins."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from coterie.facts import Cause, ClockSet, Fact, GroupLoaded, GroupUnloaded
 from coterie.ledger import Bookmark, Ledger, Rebalance, RebalanceOutcome, fold, read_fact, write_fact
 from coterie.ledger.derived import derived_facts
 from coterie.protocol.consumer_group_records import read_consumer_group_record
+from coterie.structs import replace
 
 RESTARTS: Mapping[str, Callable[[GroupWorld], None]] = {
     "moves": lambda world: world.world.move_coordinator(),

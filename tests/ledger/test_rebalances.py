@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from coterie.ledger import Ledger, RebalanceOutcome, fold
 from coterie.protocol.subscription import Assignment, write_assignment
 from coterie.stories import Story
 from coterie.stories.story import Actor
+from coterie.structs import replace
 
 
 def gives(**partitions: list[int]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from typing import get_args, get_origin, get_type_hints
@@ -15,6 +14,7 @@ from coterie import facts
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Cause, Fact, MemberLeft
 from coterie.ledger import plain, read_fact, write_fact
+from coterie.structs import field_names
 
 KINDS = sorted(
     (kind for kind in vars(facts).values() if isinstance(kind, type) and issubclass(kind, Fact)),
@@ -26,9 +26,9 @@ def facts_of(kind: type[Fact]) -> st.SearchStrategy[Fact]:
     """A text is a sequence to hypothesis, but to nobody who tells a fact."""
     hints = get_type_hints(kind)
     lists = {
-        one.name: st.lists(st.from_type(get_args(hints[one.name])[0]))
-        for one in dataclasses.fields(kind)
-        if get_origin(hints[one.name]) is Sequence
+        name: st.lists(st.from_type(get_args(hints[name])[0]))
+        for name in field_names(kind)
+        if get_origin(hints[name]) is Sequence
     }
     return st.builds(kind, **lists)
 
@@ -54,7 +54,7 @@ def _comparable(fact: Fact | None) -> object:
             return [same(one) for one in value]
         return value
 
-    return type(fact), [same(getattr(fact, one.name)) for one in dataclasses.fields(fact)]
+    return type(fact), [same(getattr(fact, name)) for name in field_names(fact)]
 
 
 def test_a_line_looks_as_it_is_documented() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from coterie.protocol.consumer_group_records import (
     read_consumer_group_record,
     write_consumer_group_record,
 )
+from coterie.structs import is_data
 from protocol.recorded import lines, uuid_of
 
 RECORDED = [line for line in lines("consumer_offsets.jsonl") if int(line["key"][:4], 16) in TYPES]
@@ -136,7 +136,7 @@ def test_garbage_is_a_record_or_an_error_and_nothing_else(kind: int, value: byte
         record = read_consumer_group_record(key, b"\0\0" + value)
     except MalformedError:
         return
-    assert record is not None and dataclasses.is_dataclass(record.value)
+    assert record is not None and is_data(record.value)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coterie.facts import Fact, GroupLoaded, RebalanceStarted
@@ -13,6 +11,7 @@ from coterie.sim.faults import NodeStops, SwapInterrupted
 from coterie.sim.machine import FIRST_PORT, Machine
 from coterie.sim.steps import Come, MoveCoordinator
 from coterie.sim.world import Observer, World
+from coterie.structs import replace
 
 
 class Told(Observer):

@@ -7,7 +7,7 @@ is called says what it is likely to hold; where that is wrong for once, so much 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, get_args, get_origin
 from uuid import UUID
@@ -17,6 +17,7 @@ from coterie.protocol.apis import APIS, Api
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.codec.fields import MessageField, is_records, members, number_format, present
 from coterie.protocol.frames import request_frame
+from coterie.structs import is_data
 from soak.batches import Batches
 
 __all__ = ["Known", "Requests"]
@@ -144,7 +145,7 @@ class Requests:
         if get_origin(hint) is Sequence:
             (element,) = get_args(hint)
             return [self._of_type(element, name, version) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))]
-        assert is_dataclass(hint), hint
+        assert is_data(hint), hint
         return self._value(hint, version)
 
     def _number(self, code: str, name: str) -> int:

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
 from coterie.storage import DiskFiles, LogConfig, Origin, PartitionLog
 from coterie.storage.files import read_file
+from coterie.structs import replace
 from logs import compact
 
 DATA = Path(__file__).parent / "data"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from coterie.protocol.records import BatchRecord, build_batch
 from coterie.storage import LogConfig, MemoryFiles, Origin, PartitionLog
 from coterie.storage.cleanup import compactable, first_dirty_offset, grouped, is_worth_rolling
 from coterie.storage.segment import Segment
+from coterie.structs import replace
 from logs import batch
 
 NOW = 1_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, Origin, PartitionLog
 from coterie.storage.compaction import KEY_BYTES
 from coterie.storage.files import read_file
+from coterie.structs import replace
 from logs import compact
 
 NOW = 1_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -22,6 +21,7 @@ from coterie.storage.durable_ends import (
 )
 from coterie.storage.files import read_file
 from coterie.storage.log_errors import DamagedFileError
+from coterie.structs import replace
 from logs import SMALL, batch, compact, read_all
 from storage.directories import NOW, ORDERS, change, flipped, flush, make, opened, segments, written
 

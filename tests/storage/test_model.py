@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -12,6 +10,7 @@ from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, build_batch, records
 from coterie.storage import UNLIMITED, LogConfig, MemoryFiles, PartitionLog, rename_files
 from coterie.storage.segment_files import offsets_of
+from coterie.structs import replace
 from logs import cut, values_in
 
 CONFIG = LogConfig(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +21,7 @@ from coterie.storage import (
     RefusedError,
     segment_files,
 )
+from coterie.structs import replace
 from logs import NOW, SMALL, FaultyFiles, batch, fill, offsets_in, opened, values_in
 
 # --- appending and reading --------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from broker.lossy import LossyFiles
@@ -24,6 +22,7 @@ from coterie.storage import (
 from coterie.storage.durable_ends import LogState
 from coterie.storage.files import read_file
 from coterie.storage.segment_files import named
+from coterie.structs import replace
 from logs import SMALL, batch, cut, offsets_in, read_all, values_in
 
 NOW = 1_000

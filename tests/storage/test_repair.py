@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from coterie.storage.files import read_file
 from coterie.storage.log_errors import DamagedFileError, DirectoryError
 from coterie.storage.metadata_files import META, TOPICS
 from coterie.storage.repair import Findings, carry_out, inspect
+from coterie.structs import replace
 from logs import batch, read_all
 from storage.directories import NOW, ORDERS, change, flipped, make, opened, segments, written
 

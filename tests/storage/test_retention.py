@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from coterie.storage import (
     remove_files,
     rename_files,
 )
+from coterie.structs import replace
 from logs import SMALL, batch, read_all
 
 NOW = 10_000

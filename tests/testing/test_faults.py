@@ -381,21 +381,21 @@ def test_faults_work_in_asyncio(kafka_broker: KafkaBroker) -> None:
 
 def sample(message: Any) -> Any:
     """Return a request with one entry in each list."""
-    from dataclasses import is_dataclass
     from uuid import UUID
 
     from coterie.protocol.codec.fields import is_records
     from coterie.protocol.codec.fields import members as fields_of
+    from coterie.structs import is_data
     from coterie.testing.answers import listed_type
 
     values: dict[str, Any] = {}
     for each in fields_of(message):
         kind = listed_type(each)
         if kind is not None:
-            values[each.name] = [sample(kind) if is_dataclass(kind) else "x" if kind is str else 0]
+            values[each.name] = [sample(kind) if is_data(kind) else "x" if kind is str else 0]
         elif is_records(each.type) or each.type is bytes:
             values[each.name] = b"x"
-        elif is_dataclass(each.type):
+        elif is_data(each.type):
             values[each.name] = None if each.optional else sample(each.type)
         else:
             values[each.name] = "x" if each.type is str else UUID(int=5) if each.type is UUID else 0

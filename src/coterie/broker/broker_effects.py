@@ -8,13 +8,13 @@ the cluster, a timer that is due or a node that has to stop, is an event as well
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coterie.coordinator.classic.effects import Reply
 from coterie.facts import Emit
 from coterie.protocol.messages import Token
 from coterie.storage import DiskChange, DurableEnds, FlushTarget, Journal, JournalTarget, LogError, PartitionLog
+from coterie.structs import DataStruct, field
 
 if TYPE_CHECKING:
     from coterie.broker.calls import Connection
@@ -47,35 +47,30 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
-class Send:
+class Send(DataStruct):
     connection: Connection
     data: bytes | Sequence[bytes | memoryview]
 
 
-@dataclass(slots=True)
-class Close:
+class Close(DataStruct):
     connection: Connection
     why: str
     """The reason, for the log; empty if it was logged before."""
 
 
-@dataclass(slots=True)
-class Authenticated:
+class Authenticated(DataStruct):
     """The connection's client is authenticated: it counts as authenticated now, and may send large requests."""
 
     connection: Connection
 
 
-@dataclass(slots=True)
-class Ready:
+class Ready(DataStruct):
     """The connection's request is answered, and another waits. `BrokerNode.go_on` handles it after the answer."""
 
     connection: Connection
 
 
-@dataclass(slots=True)
-class FlushEnded:
+class FlushEnded(DataStruct):
     """The flush has ended. `results` has the error of each log, or None."""
 
     results: list[tuple[PartitionLog, FlushTarget | JournalTarget, Exception | None]] = field(default_factory=list)
@@ -83,8 +78,7 @@ class FlushEnded:
     """All that it had is in the segments."""
 
 
-@dataclass(slots=True)
-class Flush:
+class Flush(DataStruct):
     """Make these durable, away from the loop; then hand `then` back."""
 
     targets: list[tuple[PartitionLog, FlushTarget]]
@@ -130,15 +124,13 @@ def _failure_of(work: Callable[[], None]) -> Exception | None:
     return None
 
 
-@dataclass(slots=True)
-class WorkEnded:
+class WorkEnded(DataStruct):
     """The change has ended; `error` is None if it succeeded."""
 
     error: Exception | None = None
 
 
-@dataclass(slots=True)
-class Work:
+class Work(DataStruct):
     """Make a change of the data directory, away from the loop and after what was asked for before.
 
     Flushes and changes are done by one thread in the order in which they were asked for.
@@ -163,15 +155,13 @@ class Work:
         raise error
 
 
-@dataclass(slots=True)
-class BackgroundTaskEnded:
+class BackgroundTaskEnded(DataStruct):
     """The task has ended; `error` is None if it succeeded."""
 
     error: Exception | None = None
 
 
-@dataclass(slots=True)
-class BackgroundTask:
+class BackgroundTask(DataStruct):
     """Long work in small steps, away from the loop and from the thread that flushes; then `then` is handed back."""
 
     steps: Iterator[None]
@@ -193,8 +183,7 @@ class BackgroundTask:
         return self.then
 
 
-@dataclass(slots=True)
-class Computation:
+class Computation(DataStruct):
     """Run code of a user, or something long, on a thread of its own; what it returns is handed back as an event."""
 
     run: Callable[[], Any]
@@ -202,8 +191,7 @@ class Computation:
     """The result is dropped if it comes later than this."""
 
 
-@dataclass(slots=True)
-class DeleteFiles:
+class DeleteFiles(DataStruct):
     """Delete files that are not needed any more, away from the loop; there is no result."""
 
     what: str
@@ -217,40 +205,33 @@ Effects = list[Effect]
 # --- what a driver reports --------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Starting:
+class Starting(DataStruct):
     """The data directory is open: read the groups back, and set the timers of maintenance."""
 
 
-@dataclass(slots=True)
-class Stopping:
+class Stopping(DataStruct):
     """Answer all waiting requests: groups look for another coordinator, fetches get the records that there are."""
 
 
-@dataclass(slots=True)
-class TimersDue:
+class TimersDue(DataStruct):
     """The time that `Cluster.next_ms` named has come."""
 
 
-@dataclass(slots=True)
-class FlushDue:
+class FlushDue(DataStruct):
     """A driver that gathers writes has gathered enough."""
 
 
-@dataclass(slots=True)
-class Deferred:
+class Deferred(DataStruct):
     """A timer that has something done: it is called with the time at which it rings."""
 
     run: Callable[[int], Effects]
 
 
-@dataclass(slots=True)
-class WallClockSet:
+class WallClockSet(DataStruct):
     by_ms: int
 
 
-@dataclass(slots=True)
-class StopNode:
+class StopNode(DataStruct):
     """Move the node's partitions to the others. It answers that it leads nothing until its connections are closed.
 
     This event and the three below are answered with a `Reply`: None, or the `CoterieError` that prevented it.
@@ -260,24 +241,21 @@ class StopNode:
     token: Token
 
 
-@dataclass(slots=True)
-class StartNode:
+class StartNode(DataStruct):
     """Move the node's partitions back to it."""
 
     node_id: int
     token: Token
 
 
-@dataclass(slots=True)
-class MovePartition:
+class MovePartition(DataStruct):
     topic: str
     partition: int
     node_id: int
     token: Token
 
 
-@dataclass(slots=True)
-class MoveGroups:
+class MoveGroups(DataStruct):
     """Move all groups of this group's partition of `__consumer_offsets`, which is created if need be."""
 
     group_id: str

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from traceback import format_exc
 
 from coterie.coordinator.wall_clock import WallClock
 from coterie.facts import Emit, Fact, Mistake
 
 
-@dataclass(slots=True)
 class Trouble(Fact):
     """Something is wrong with the machine: a disk that is full, a file that cannot be read."""
 
     what: str
 
 
-@dataclass(slots=True)
 class ConnectionDropped(Fact):
     """The broker closed a connection."""
 
@@ -24,7 +21,6 @@ class ConnectionDropped(Fact):
     why: str
 
 
-@dataclass(slots=True)
 class AuthenticationFailed(Fact):
     """A client could not log in. Neither its password nor its name is here: people mix them up."""
 
@@ -34,14 +30,12 @@ class AuthenticationFailed(Fact):
     why: str
 
 
-@dataclass(slots=True)
 class FilesReloaded(Fact):
     """Files have changed, and were read again: a certificate, which new connections get, or users."""
 
     what: str
 
 
-@dataclass(slots=True)
 class TransactionRefused(Fact):
     """A client asked for a transaction. Most clients show the error's code alone, so the reason is recorded here."""
 
@@ -50,7 +44,6 @@ class TransactionRefused(Fact):
     why: str
 
 
-@dataclass(slots=True)
 class AuthorizationDenied(Fact):
     """The ACLs do not allow what a client asked for."""
 
@@ -63,7 +56,6 @@ class AuthorizationDenied(Fact):
     """The name of the API."""
 
 
-@dataclass(slots=True)
 class LeadersChanged(Fact):
     """Nodes have stopped or started, or a partition was moved."""
 
@@ -73,7 +65,6 @@ class LeadersChanged(Fact):
     nodes_up: list[int]
 
 
-@dataclass(slots=True)
 class FactsLeftOut(Fact):
     """Facts of one kind were left out of the log, because there were too many within a second."""
 

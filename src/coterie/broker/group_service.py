@@ -9,7 +9,7 @@ answers COORDINATOR_LOAD_IN_PROGRESS (C3).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ from coterie.protocol.messages import CommittedOffset
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.protocol.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
 from coterie.storage import DataDirectory, DiskChange, LogError, LogReadError, Origin, PartitionLog
+from coterie.structs import DataStruct
 
 __all__ = ["GroupService", "LoadDue", "read_some"]
 
@@ -42,8 +43,7 @@ LOAD_AGAIN_AFTER_MS = 500
 _READ_AT_ONCE = 1 << 20
 
 
-@dataclass(slots=True)
-class _Load:
+class _Load(DataStruct):
     """A partition that is being loaded, and how far it has been read."""
 
     partition: int
@@ -52,8 +52,7 @@ class _Load:
     offset: int = 0
 
 
-@dataclass(slots=True)
-class LoadDue:
+class LoadDue(DataStruct):
     """A partition that could not be loaded is to be loaded again, from the beginning."""
 
     service: GroupService
@@ -61,8 +60,7 @@ class LoadDue:
     log: PartitionLog
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupService:
+class GroupService(DataStruct, frozen=True, eq=False):
     coordinator: GroupCoordinator
     responses: Responses
     replicas: ReplicaManager

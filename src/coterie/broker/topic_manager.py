@@ -6,7 +6,6 @@ Each is one of the `changes` of the data directory: judged in its turn, answered
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from uuid import UUID
@@ -39,6 +38,7 @@ from coterie.storage import (
     remove_directory,
 )
 from coterie.storage.metadata_files import is_legal_name
+from coterie.structs import DataStruct, field, replace
 
 __all__ = ["MAX_PARTITIONS", "NOWHERE", "Made", "TopicManager", "TopicNames", "TopicSpec", "check_partitions"]
 
@@ -55,8 +55,7 @@ def _ignore(_made: Made, _now_ms: int) -> Effects:
     return []
 
 
-@dataclass(slots=True)
-class TopicSpec:
+class TopicSpec(DataStruct):
     """A topic that is to be created."""
 
     name: str
@@ -68,8 +67,7 @@ class TopicSpec:
     may_exist: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicManager:
+class TopicManager(DataStruct, frozen=True, eq=False):
     files: Files
     directory: DataDirectory
     settings: BrokerSettings

@@ -32,9 +32,10 @@ from coterie.broker.io.sockets import EVERYWHERE, address_text
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import Fact, MemberAssigned, MemberRejoined, OffsetsStored
-from coterie.ledger import field_names, plain
+from coterie.ledger import plain
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory
+from coterie.structs import field_names
 
 __all__ = ["FactLog", "serve"]
 

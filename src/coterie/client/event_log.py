@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from itertools import count
 from logging import DEBUG, INFO, WARNING
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
 from coterie.settings.client_settings import ClientSettings
 from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.structs import DataStruct
 
 __all__ = [
     "LINES",
@@ -40,30 +40,26 @@ PARTITIONS_SHOWN = 20
 # --- what happens to the connections of any client --------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class NodeDisconnected:
+class NodeDisconnected(DataStruct):
     node: str
     why: str
 
 
-@dataclass(slots=True)
-class NodeUnreachable:
+class NodeUnreachable(DataStruct):
     """The first of several failed attempts to connect to a node; further ones are not logged."""
 
     node: str
     why: str
 
 
-@dataclass(slots=True)
-class ClientAuthenticationFailed:
+class ClientAuthenticationFailed(DataStruct):
     """A node and this client do not accept each other, for the first time of several; it is raised, too."""
 
     node: str
     why: str
 
 
-@dataclass(slots=True)
-class NodeReached:
+class NodeReached(DataStruct):
     """A node was connected to, after `NodeUnreachable` or `ClientAuthenticationFailed`."""
 
     node: str
@@ -73,36 +69,31 @@ class NodeReached:
 # --- what happens to a producer ---------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class ProducerIdObtained:
+class ProducerIdObtained(DataStruct):
     producer_id: int
     epoch: int
 
 
-@dataclass(slots=True)
-class ProduceRetried:
+class ProduceRetried(DataStruct):
     """Records of a partition are sent again; logged once until the partition accepts records."""
 
     partition: TopicPartition
     why: str
 
 
-@dataclass(slots=True)
-class ProduceResumed:
+class ProduceResumed(DataStruct):
     """A partition takes records again, after `ProduceRetried`."""
 
     partition: TopicPartition
 
 
-@dataclass(slots=True)
-class DeliveryFailed:
+class DeliveryFailed(DataStruct):
     records: int
     partitions: Collection[TopicPartition]
     why: str
 
 
-@dataclass(slots=True)
-class ClosedWithRecords:
+class ClosedWithRecords(DataStruct):
     records: int
     timeout_s: float | None
 

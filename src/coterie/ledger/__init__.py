@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from coterie.ledger.ownership import Interval, Move, Ownership, intervals_of
 from coterie.ledger.rebalances import Bookmark, Ledger, Rebalance, RebalanceOutcome, TypeChange, fold
-from coterie.ledger.written_facts import field_names, plain, read_fact, write_fact
+from coterie.ledger.written_facts import plain, read_fact, write_fact
 
 __all__ = [
     "Bookmark",
@@ -19,7 +19,6 @@ __all__ = [
     "Rebalance",
     "RebalanceOutcome",
     "TypeChange",
-    "field_names",
     "fold",
     "intervals_of",
     "plain",

@@ -12,7 +12,6 @@ epoch, the target assignment, and what each member is assigned. So the log has t
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum, auto
 from typing import Any
 from uuid import UUID
@@ -39,6 +38,7 @@ from coterie.protocol.consumer_group_records import (
 )
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.subscription import Assignment, read_subscription, write_assignment
+from coterie.structs import DataStruct, field, replace
 
 
 class DerivedCause(StrEnum):
@@ -48,7 +48,6 @@ class DerivedCause(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(slots=True)
 class RebalanceSeen(Fact):
     """A rebalance as the records of a group show it. Its time is its end in a classic group, else its begin."""
 
@@ -63,7 +62,6 @@ class RebalanceSeen(Fact):
     group_type: str = facts.CLASSIC
 
 
-@dataclass(slots=True)
 class MemberGone(Fact):
     """A member is no longer in the group's record. It left, crashed or timed out; the log does not say which."""
 
@@ -71,8 +69,7 @@ class MemberGone(Fact):
     instance_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(DataStruct, frozen=True):
     """The parts of a record that the next record of the group is compared with."""
 
     generation_id: int
@@ -113,8 +110,7 @@ class ChangeKind(Enum):
     GONE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class RecordChange:
+class RecordChange(DataStruct, frozen=True):
     """The change from one record of a group to the next."""
 
     kind: ChangeKind
@@ -273,8 +269,7 @@ def derived_facts(
 _DELETED = "its record was deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(DataStruct, frozen=True):
     """A group whose record was deleted. If a group of the other type follows, it was converted (K24, K26, K27)."""
 
     at_ms: int
@@ -367,16 +362,14 @@ FIRST_EPOCHS = (1, 2)
 """A new group is at 1 in memory, so the first epoch in the log is 2 (K1); Kafka before 4.2 began at 1."""
 
 
-@dataclass(slots=True)
-class _Member:
+class _Member(DataStruct):
     metadata: MemberMetadata
     epoch: int = -1
     state: str = ""
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class EpochChanges:
+class EpochChanges(DataStruct):
     """The causes of the next group epoch, from the records since the last one: they come before it (K27)."""
 
     came: list[str] = field(default_factory=list)

@@ -9,7 +9,6 @@ folds facts into who owned what from when until when.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from coterie import facts
@@ -17,12 +16,12 @@ from coterie.errors import MalformedError
 from coterie.facts import Fact
 from coterie.ledger.derived import MemberGone
 from coterie.protocol.subscription import read_assignment, read_subscription
+from coterie.structs import DataStruct, field
 
 Partition = tuple[str, int]
 
 
-@dataclass(slots=True, frozen=True)
-class Move:
+class Move(DataStruct, frozen=True):
     partition: Partition
     old_owner: str
     """The last owner, even if it has left; empty if there was none."""
@@ -31,8 +30,7 @@ class Move:
     """The time for which it was unassigned before; None if that is not known, as for one that never had an owner."""
 
 
-@dataclass(slots=True)
-class Ownership:
+class Ownership(DataStruct):
     held: dict[str, set[Partition]] = field(default_factory=dict)
     """The partitions of each member, so that a change costs as much as that member owns, not the whole group."""
     free_since_ms: dict[Partition, int] = field(default_factory=dict)
@@ -140,8 +138,7 @@ def _owners(assignments: Mapping[str, bytes]) -> Iterable[tuple[Partition, str]]
 # --- intervals --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Interval:
+class Interval(DataStruct):
     group_id: str
     partition: Partition
     owner: str

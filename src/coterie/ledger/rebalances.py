@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -21,6 +20,7 @@ from coterie.facts import Cause, Fact
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.ledger.ownership import Move, Ownership, Partition, owned_by
 from coterie.protocol.consumer_group_records import MEMBER_STATES
+from coterie.structs import DataStruct, field, field_names, replace
 
 
 class RebalanceOutcome(StrEnum):
@@ -40,8 +40,7 @@ _REASONS = {
 """Reasons that clients send routinely, and what is shown instead."""
 
 
-@dataclass(slots=True, repr=False)
-class Rebalance:
+class Rebalance(DataStruct):
     group_id: str
     cause: Cause | DerivedCause
     culprit: str
@@ -194,8 +193,7 @@ def fold(group_facts: Iterable[Fact]) -> list[Rebalance]:
     return ledger.rebalances
 
 
-@dataclass(slots=True)
-class GroupBook:
+class GroupBook(DataStruct):
     """The rebalances of one group, its changes of type, and who owns its partitions."""
 
     rebalances: deque[Rebalance]
@@ -438,7 +436,7 @@ class Bookmark:
         return {
             "running": None
             if running is None
-            else {each.name: getattr(running, each.name) for each in fields(Rebalance)}
+            else {name: getattr(running, name) for name in field_names(Rebalance)}
             | {"moves": [[one.partition, one.old_owner, one.new_owner, one.unassigned_ms] for one in running.moves]},
             "held": [[member_id, sorted(held)] for member_id, held in ownership.held.items()],
             "free": [[*partition, since_ms] for partition, since_ms in ownership.free_since_ms.items()],

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from functools import cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -18,6 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from coterie import facts
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Cause, Fact
+from coterie.structs import field_names
 
 FACTS_TOPIC = "__coterie_facts"
 """The topic in which the broker stores facts."""
@@ -42,16 +42,6 @@ def write_fact(fact: Fact) -> bytes:
 def plain(fact: Fact) -> dict[str, Any]:
     """Return a fact as values of JSON."""
     return {"fact": type(fact).__name__, **{name: _plain(getattr(fact, name)) for name in field_names(type(fact))}}
-
-
-_FIELDS: dict[type[Fact], tuple[str, ...]] = {}
-
-
-def field_names(kind: type[Fact]) -> tuple[str, ...]:
-    names = _FIELDS.get(kind)
-    if names is None:
-        names = _FIELDS[kind] = tuple(one.name for one in fields(kind))
-    return names
 
 
 def read_fact(data: bytes) -> Fact | None:
@@ -117,7 +107,7 @@ _Reader = Callable[[Any], Any]
 @cache
 def _readers(kind: str) -> Mapping[str, _Reader]:
     hints = get_type_hints(_KINDS[kind])
-    return {one.name: _reader(hints[one.name]) for one in fields(_KINDS[kind])}
+    return {name: _reader(hints[name]) for name in field_names(_KINDS[kind])}
 
 
 def _reader(hint: Any) -> _Reader:

@@ -7,10 +7,11 @@ name, where `*` is every name, or PREFIXED for all names that begin with it. An 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Self
+
+from coterie.structs import DataStruct
 
 WILDCARD = "*"
 """The name of a LITERAL pattern that means every resource of the type."""
@@ -108,8 +109,7 @@ OPERATIONS_OF: Mapping[AclResourceType, tuple[AclOperation, ...]] = MappingProxy
 """The operations that a resource of each type has (rule S44). A broker stores ACLs of other operations as well."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ResourcePattern:
+class ResourcePattern(DataStruct, frozen=True, order=True):
     """One resource by its name, all that begin with a prefix, or with the name `*` all of a type."""
 
     resource_type: AclResourceType
@@ -123,8 +123,7 @@ class ResourcePattern:
         return self.name in (name, WILDCARD)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AccessControlEntry:
+class AccessControlEntry(DataStruct, frozen=True, order=True):
     principal: str
     """`User:` and a name, or `User:*` for every principal."""
     host: str = ANY_HOST
@@ -133,8 +132,7 @@ class AccessControlEntry:
     permission_type: AclPermissionType = AclPermissionType.ALLOW
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AclBinding:
+class AclBinding(DataStruct, frozen=True, order=True):
     pattern: ResourcePattern
     entry: AccessControlEntry
 
@@ -146,8 +144,7 @@ class AclBinding:
         return f"{entry.permission_type.name} {who} {what}"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourcePatternFilter:
+class ResourcePatternFilter(DataStruct, frozen=True):
     """Finds patterns. LITERAL and PREFIXED find exactly that kind, ANY both, MATCH all that apply to the name."""
 
     resource_type: AclResourceType = AclResourceType.ANY
@@ -165,8 +162,7 @@ class ResourcePatternFilter:
         return pattern.applies_to(self.name) if wanted is PatternType.MATCH else pattern.name == self.name
 
 
-@dataclass(frozen=True, slots=True)
-class AccessControlEntryFilter:
+class AccessControlEntryFilter(DataStruct, frozen=True):
     """Finds entries. None and ANY find all; everything else is compared as it stands."""
 
     principal: str | None = None
@@ -183,8 +179,7 @@ class AccessControlEntryFilter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AclBindingFilter:
+class AclBindingFilter(DataStruct, frozen=True):
     """Finds ACLs (rule S50). The default finds all of them."""
 
     pattern: ResourcePatternFilter = ResourcePatternFilter()

@@ -11,12 +11,12 @@ asked of Kafka (`tests/conformance/script.py`); and `make docs`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 
 from coterie.protocol.codec.fields import Int32
+from coterie.structs import DataStruct, field
 
 __all__ = [
     "APIS",
@@ -38,8 +38,7 @@ NEVER = 1 << 15
 """Higher than any version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(DataStruct, frozen=True):
     """One API. `versions` is what ApiVersions says; of these, `refused` are advertised and then not served."""
 
     key: int
@@ -182,16 +181,14 @@ NOT_ASKED = -(1 << 31)
 """The value of authorized operations if the client did not ask for them."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Leader:
+class Leader(DataStruct, kw_only=True):
     """The current leader of a partition, for a client that asked another broker (KIP-951)."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(DataStruct, kw_only=True):
     """The address of that leader."""
 
     node_id: Int32

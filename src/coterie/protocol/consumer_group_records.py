@@ -15,6 +15,7 @@ from uuid import UUID
 
 from coterie.errors import MalformedError
 from coterie.protocol.buffer import MAX_STRING, Buffer, Reader, Writer, uvarint
+from coterie.structs import DataStruct
 
 EPOCH, PARTITION_METADATA, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 """The types of records."""
@@ -22,35 +23,30 @@ MEMBER_STATES = ("Stable", "UnrevokedPartitions", "UnreleasedPartitions")
 """The names of the states of a member, by their numbers in its record."""
 
 
-@dataclass(slots=True, frozen=True)
-class TopicPartitions:
+class TopicPartitions(DataStruct, frozen=True):
     topic_id: UUID
     partitions: Sequence[int]
     epochs: Sequence[int] = ()
     """The assignment epoch at which each was given; not known of records that Kafka 4.2 and older wrote."""
 
 
-@dataclass(slots=True, frozen=True)
-class ConsumerGroupEpoch:
+class ConsumerGroupEpoch(DataStruct, frozen=True):
     epoch: int
     metadata_hash: int = 0
 
 
-@dataclass(slots=True, frozen=True)
-class PartitionMetadata:
+class PartitionMetadata(DataStruct, frozen=True):
     """Topics with their number of partitions. Written until Kafka 4.0 and a little later."""
 
     topics: Mapping[str, int]
 
 
-@dataclass(slots=True, frozen=True)
-class ClassicProtocol:
+class ClassicProtocol(DataStruct, frozen=True):
     name: str
     metadata: bytes
 
 
-@dataclass(slots=True, frozen=True)
-class MemberMetadata:
+class MemberMetadata(DataStruct, frozen=True):
     instance_id: str | None
     rack_id: str | None
     client_id: str
@@ -64,8 +60,7 @@ class MemberMetadata:
     classic_protocols: Sequence[ClassicProtocol] = ()
 
 
-@dataclass(slots=True, frozen=True)
-class TargetEpoch:
+class TargetEpoch(DataStruct, frozen=True):
     assignment_epoch: int
     assigned_ms: int = 0
 
@@ -78,8 +73,7 @@ class TargetAssignment:
     """Its bytes, if they were made before, with `write_target`."""
 
 
-@dataclass(slots=True, frozen=True)
-class CurrentAssignment:
+class CurrentAssignment(DataStruct, frozen=True):
     member_epoch: int
     previous_member_epoch: int
     state: int
@@ -87,8 +81,7 @@ class CurrentAssignment:
     pending_revocation: Sequence[TopicPartitions]
 
 
-@dataclass(slots=True, frozen=True)
-class ResolvedPattern:
+class ResolvedPattern(DataStruct, frozen=True):
     topics: Sequence[str]
     version: int
     resolved_ms: int
@@ -105,8 +98,7 @@ Value = (
 )
 
 
-@dataclass(slots=True, frozen=True)
-class ConsumerGroupRecord:
+class ConsumerGroupRecord(DataStruct, frozen=True):
     type: int
     group_id: str
     about: str
@@ -238,8 +230,7 @@ def _int64(field: bytes | None) -> int:
     return 0 if field is None else Reader(field, "tagged int64 in __consumer_offsets").int64()
 
 
-@dataclass(slots=True, frozen=True)
-class _Row:
+class _Row(DataStruct, frozen=True):
     name: str
     read: Callable[[Reader], Value]
     is_about_one: bool = False

@@ -16,6 +16,7 @@ from uuid import UUID
 from coterie.errors import ErrorCode
 from coterie.protocol.api import NOT_ASKED
 from coterie.protocol.consumer_group_records import ConsumerGroupRecord
+from coterie.structs import DataStruct
 
 Token = Hashable
 """The address of a reply. Only the broker's node knows which connection and version it means."""
@@ -30,16 +31,14 @@ MAX_REASON = 255
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Protocol:
+class Protocol(DataStruct):
     """An assignor of a member, with its subscription."""
 
     name: str
     metadata: bytes
 
 
-@dataclass(slots=True)
-class JoinGroup:
+class JoinGroup(DataStruct):
     token: Token
     group_id: str
     member_id: str
@@ -59,8 +58,7 @@ class JoinGroup:
     """Version 9 and later (KIP-814): a static leader that returns gets the answer that it leads and need not assign."""
 
 
-@dataclass(slots=True)
-class SyncGroup:
+class SyncGroup(DataStruct):
     token: Token
     group_id: str
     member_id: str
@@ -73,8 +71,7 @@ class SyncGroup:
     """Version 5 and later: protocol type and name must be given."""
 
 
-@dataclass(slots=True)
-class Heartbeat:
+class Heartbeat(DataStruct):
     token: Token
     group_id: str
     member_id: str
@@ -82,8 +79,7 @@ class Heartbeat:
     generation_id: int
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeat:
+class ConsumerGroupHeartbeat(DataStruct):
     """A member of a KIP-848 group reports its state. A field that is None, or -1, is unchanged."""
 
     token: Token
@@ -108,22 +104,19 @@ class ConsumerGroupHeartbeat:
     """Says of a topic whether the client may know of it; None: it may know of all."""
 
 
-@dataclass(slots=True)
-class LeavingMember:
+class LeavingMember(DataStruct):
     member_id: str
     instance_id: str | None = None
     reason: str | None = None
 
 
-@dataclass(slots=True)
-class LeaveGroup:
+class LeaveGroup(DataStruct):
     token: Token
     group_id: str
     members: Sequence[LeavingMember]
 
 
-@dataclass(slots=True)
-class CommitPartition:
+class CommitPartition(DataStruct):
     """One partition of a commit. The broker, which knows the topics, sets `error` beforehand (rule 21)."""
 
     topic: str
@@ -135,8 +128,7 @@ class CommitPartition:
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(slots=True)
-class OffsetCommit:
+class OffsetCommit(DataStruct):
     """OffsetCommit, and TxnOffsetCommit if `producer_id` is given: that one is invisible until its marker (rule 22)."""
 
     token: Token
@@ -152,8 +144,7 @@ class OffsetCommit:
     """OffsetCommit version 9 and later; before, a missing group is ILLEGAL_GENERATION."""
 
 
-@dataclass(slots=True)
-class OffsetFetch:
+class OffsetFetch(DataStruct):
     token: Token
     group_id: str
     topics: Sequence[tuple[str, Sequence[int]]] | None
@@ -166,42 +157,36 @@ class OffsetFetch:
     """Version 9 and later: looked at by consumer groups alone (K20)."""
 
 
-@dataclass(slots=True)
-class OffsetDelete:
+class OffsetDelete(DataStruct):
     token: Token
     group_id: str
     topics: Sequence[tuple[str, Sequence[int]]]
 
 
-@dataclass(slots=True)
-class DeleteGroup:
+class DeleteGroup(DataStruct):
     token: Token
     group_id: str
 
 
-@dataclass(slots=True)
-class DescribeGroup:
+class DescribeGroup(DataStruct):
     token: Token
     group_id: str
     asks_rights: bool = False
     """True if the client asked for the authorized operations of all groups in the request."""
 
 
-@dataclass(slots=True)
-class DescribeConsumerGroup:
+class DescribeConsumerGroup(DataStruct):
     token: Token
     group_id: str
 
 
-@dataclass(slots=True)
-class ListGroups:
+class ListGroups(DataStruct):
     token: Token
     states: Sequence[str] = ()
     types: Sequence[str] = ()
 
 
-@dataclass(slots=True)
-class TransactionMarker:
+class TransactionMarker(DataStruct):
     """The end of a transaction, for one partition of `__consumer_offsets`."""
 
     token: Token
@@ -210,8 +195,7 @@ class TransactionMarker:
     committed: bool
 
 
-@dataclass(slots=True)
-class TopicsDeleted:
+class TopicsDeleted(DataStruct):
     """Topics were deleted; so are the offsets committed for them (rule 23)."""
 
     topics: frozenset[str]
@@ -221,15 +205,13 @@ class TopicsDeleted:
 # Heartbeat, DeleteGroup and TransactionMarker are answered by an ErrorCode alone.
 
 
-@dataclass(slots=True)
-class JoinedMember:
+class JoinedMember(DataStruct):
     member_id: str
     instance_id: str | None
     metadata: bytes
 
 
-@dataclass(slots=True)
-class JoinedGroup:
+class JoinedGroup(DataStruct):
     error: ErrorCode
     member_id: str
     generation_id: int = NO_GENERATION
@@ -240,16 +222,14 @@ class JoinedGroup:
     skip_assignment: bool = False
 
 
-@dataclass(slots=True)
-class SyncedGroup:
+class SyncedGroup(DataStruct):
     error: ErrorCode
     assignment: bytes = b""
     protocol_type: str | None = None
     protocol_name: str | None = None
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatAnswer:
+class ConsumerGroupHeartbeatAnswer(DataStruct):
     error: ErrorCode
     message: str | None = None
     member_id: str | None = None
@@ -259,29 +239,25 @@ class ConsumerGroupHeartbeatAnswer:
     """None: the member keeps what it has."""
 
 
-@dataclass(slots=True)
-class LeftMember:
+class LeftMember(DataStruct):
     member_id: str
     instance_id: str | None
     error: ErrorCode
 
 
-@dataclass(slots=True)
-class LeftGroup:
+class LeftGroup(DataStruct):
     error: ErrorCode
     members: Sequence[LeftMember] = ()
 
 
-@dataclass(slots=True)
-class OffsetsCommitted:
+class OffsetsCommitted(DataStruct):
     """One error per partition, in the order of the request."""
 
     partitions: Sequence[CommitPartition]
     errors: Sequence[ErrorCode]
 
 
-@dataclass(slots=True)
-class FetchedOffset:
+class FetchedOffset(DataStruct):
     topic: str
     partition: int
     error: ErrorCode = ErrorCode.NONE
@@ -291,28 +267,24 @@ class FetchedOffset:
     topic_id: UUID | None = None
 
 
-@dataclass(slots=True)
-class OffsetsFetched:
+class OffsetsFetched(DataStruct):
     group_id: str
     error: ErrorCode
     partitions: Sequence[FetchedOffset] = ()
 
 
-@dataclass(slots=True)
-class DeletedPartition:
+class DeletedPartition(DataStruct):
     topic: str
     partition: int
     error: ErrorCode
 
 
-@dataclass(slots=True)
-class OffsetsDeleted:
+class OffsetsDeleted(DataStruct):
     error: ErrorCode
     partitions: Sequence[DeletedPartition] = ()
 
 
-@dataclass(slots=True)
-class DescribedMember:
+class DescribedMember(DataStruct):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -321,8 +293,7 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(slots=True)
-class DescribedGroup:
+class DescribedGroup(DataStruct):
     """`exists` is False for an unknown group: `Dead` to old clients, GROUP_ID_NOT_FOUND from version 6 on."""
 
     group_id: str
@@ -336,8 +307,7 @@ class DescribedGroup:
     """The operations that the client is authorized for, as bits, if it asked."""
 
 
-@dataclass(slots=True)
-class DescribedConsumerMember:
+class DescribedConsumerMember(DataStruct):
     member_id: str
     instance_id: str | None
     rack_id: str | None
@@ -352,8 +322,7 @@ class DescribedConsumerMember:
     is_classic: bool = False
 
 
-@dataclass(slots=True)
-class DescribedConsumerGroup:
+class DescribedConsumerGroup(DataStruct):
     group_id: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -364,16 +333,14 @@ class DescribedConsumerGroup:
     members: Sequence[DescribedConsumerMember] = ()
 
 
-@dataclass(slots=True)
-class ListedGroup:
+class ListedGroup(DataStruct):
     group_id: str
     protocol_type: str
     state: str
     group_type: str = "classic"
 
 
-@dataclass(slots=True)
-class GroupsListed:
+class GroupsListed(DataStruct):
     error: ErrorCode
     groups: Sequence[ListedGroup] = ()
 
@@ -394,8 +361,7 @@ class CommittedOffset:
     """Its offset in the log, which is not part of the record. The later of two commits counts (rule 22)."""
 
 
-@dataclass(slots=True)
-class OffsetRecord:
+class OffsetRecord(DataStruct):
     """An offset of a group; None is a tombstone."""
 
     group_id: str
@@ -404,8 +370,7 @@ class OffsetRecord:
     value: CommittedOffset | None
 
 
-@dataclass(slots=True)
-class StoredMember:
+class StoredMember(DataStruct):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -416,18 +381,16 @@ class StoredMember:
     assignment: bytes
 
 
-@dataclass(slots=True)
-class StoredGroup:
+class StoredGroup(DataStruct):
     protocol_type: str
     generation_id: int
     protocol_name: str | None = None
     leader_id: str | None = None
     state_timestamp_ms: int = -1
-    members: Sequence[StoredMember] = field(default_factory=tuple)
+    members: Sequence[StoredMember] = ()
 
 
-@dataclass(slots=True)
-class GroupRecord:
+class GroupRecord(DataStruct):
     """A GroupMetadataValue of `__consumer_offsets` and its key; None is a tombstone."""
 
     group_id: str

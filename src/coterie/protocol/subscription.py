@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from struct import error as struct_error
 from struct import pack
 from sys import intern
@@ -17,6 +16,7 @@ from sys import intern
 from coterie.errors import MalformedError
 from coterie.protocol.buffer import Buffer, Reader, Writer
 from coterie.protocol.messages import NO_GENERATION
+from coterie.structs import DataStruct, field
 
 VERSIONS = range(4)
 """The versions of both messages: 1 has owned partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881)."""
@@ -25,8 +25,7 @@ _SMALLEST_STRING = 2
 _SMALLEST_TOPIC = 6  # an empty name and no partitions
 
 
-@dataclass(slots=True)
-class Subscription:
+class Subscription(DataStruct):
     topics: Sequence[str]
     user_data: bytes | None = None
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -37,8 +36,7 @@ class Subscription:
     version: int = VERSIONS[-1]
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(DataStruct):
     partitions: Mapping[str, Sequence[int]]
     user_data: bytes | None = None
     version: int = VERSIONS[-1]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coterie.settings.config_def import Password, SettingsError
 from coterie.settings.jaas import LoginModule, parse_jaas
+from coterie.structs import DataStruct, field
 
 if TYPE_CHECKING:
     from coterie.settings.security_settings import SecuritySettings
@@ -25,8 +25,7 @@ def are(names: Sequence[str]) -> str:
     return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'}"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEndpoint:
+class TokenEndpoint(DataStruct, frozen=True):
     """The endpoint that gives tokens for client credentials, a flow of OAuth (S21)."""
 
     url: str
@@ -37,16 +36,14 @@ class TokenEndpoint:
     """True if id and secret are encoded before they go into the header, as RFC 6749 says and Kafka does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnsecuredToken:
+class UnsecuredToken(DataStruct, frozen=True):
     """The claims of a token without a signature, for tests (S20)."""
 
     claims: Mapping[str, str]
     lifetime_s: int
 
 
-@dataclass(frozen=True, slots=True)
-class SaslCredentials:
+class SaslCredentials(DataStruct, frozen=True):
     """The credentials of a client."""
 
     mechanism: str

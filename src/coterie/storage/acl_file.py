@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from coterie.protocol.acls import (
@@ -23,10 +22,10 @@ from coterie.protocol.acls import (
 from coterie.storage.durable_ends import ACLS_END, DurableEnds
 from coterie.storage.files import Files
 from coterie.storage.metadata_files import ACLS, FIRST
+from coterie.structs import DataStruct
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAcls:
+class StoredAcls(DataStruct, frozen=True):
     """The content of the file."""
 
     number: int = 0

@@ -19,7 +19,6 @@ Between these steps the directory is synced: no order of names on disk is relied
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
 from coterie.protocol.batch import HEADER_SIZE, BatchError
@@ -40,6 +39,7 @@ from coterie.storage.segment_files import (
     named,
     offsets_of,
 )
+from coterie.structs import DataStruct
 
 
 def reasons_to_drop(
@@ -76,8 +76,7 @@ def reasons_to_drop(
     return reasons
 
 
-@dataclass(frozen=True, slots=True)
-class Compactable:
+class Compactable(DataStruct, frozen=True):
     """The part of a log that can be compacted."""
 
     segments: list[Segment]
@@ -153,8 +152,7 @@ def _fit(segments: Sequence[Segment], config: LogConfig) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedSegment:
+class DeletedSegment(DataStruct, frozen=True):
     """A segment that is not part of its log any more, and whose files still exist."""
 
     base_offset: int

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from coterie.errors import MalformedError
@@ -59,6 +58,7 @@ from coterie.storage.stray_directories import (
     set_aside,
     set_strays_aside,
 )
+from coterie.structs import DataStruct, field, replace
 
 _DEFAULTS = BrokerSettings()
 LOCK_FILE = ".lock"
@@ -68,8 +68,7 @@ SLICE = 64
 """The number of partitions that are created at a time; flushes wait no longer than that takes."""
 
 
-@dataclass(slots=True)
-class Opening:
+class Opening(DataStruct):
     """The condition of the directory when it was opened."""
 
     was_clean: bool

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from coterie.protocol.batch import TimestampType
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.group_coordinator_settings import SMALLEST_SEGMENT
 from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
+from coterie.structs import DataStruct, replace
 
 UNLIMITED = -1
 _TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
@@ -21,8 +21,7 @@ def _default(config: str) -> Any:
     return TOPIC_CONFIGS[config].default
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(DataStruct, frozen=True):
     """The configs of a topic that its log needs, by name, and the broker's settings that it needs."""
 
     segment_bytes: int = _default("segment.bytes")

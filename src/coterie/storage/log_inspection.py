@@ -7,7 +7,6 @@ without records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from coterie.errors import MalformedError
 from coterie.protocol.batch import (
@@ -29,14 +28,14 @@ from coterie.storage.metadata_files import StoredTopic, decode_partition_metadat
 from coterie.storage.segment import MAX_RELATIVE
 from coterie.storage.segment_files import LOG, join, named, offsets_of
 from coterie.storage.stray_directories import PARTITION_FILE
+from coterie.structs import DataStruct, field
 
 MOST_FILLED = 2**31 - 1
 """The most offsets that one batch can fill."""
 _MAGIC_AT = 16
 
 
-@dataclass(slots=True)
-class LogFinding:
+class LogFinding(DataStruct):
     """The damage of a log, and what its segments have to become."""
 
     topic: StoredTopic

@@ -26,7 +26,6 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -35,6 +34,7 @@ from crc32c import crc32c
 from coterie.errors import MalformedError
 from coterie.storage.files import Files, read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError, LaterFormatError
+from coterie.structs import DataStruct, field
 
 FIRST = 1
 """The version of files without a first line with a checksum."""
@@ -265,16 +265,14 @@ _MAX_NAME = 249
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTopic:
+class StoredTopic(DataStruct, frozen=True):
     name: str
     id: UUID
     partitions: int
     configs: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Topics:
+class Topics(DataStruct):
     """The content of `coterie-topics.json`."""
 
     topics: dict[str, StoredTopic] = field(default_factory=dict)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
 
@@ -26,6 +25,7 @@ from coterie.storage.compaction import LastOfProducer
 from coterie.storage.files import Files, replace_file
 from coterie.storage.log_errors import RefusedError
 from coterie.storage.segment_files import SNAPSHOT, join, named, offsets_of
+from coterie.structs import DataStruct, field
 
 REMEMBERED = 5
 
@@ -40,8 +40,7 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
-@dataclass(slots=True)
-class ProducerStateEntry:
+class ProducerStateEntry(DataStruct):
     """The state of one producer."""
 
     epoch: int = NO_PRODUCER_EPOCH

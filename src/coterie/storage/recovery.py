@@ -13,7 +13,6 @@ Then batches of the journal that continue the log are appended unchanged; those 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from coterie.errors import MalformedError
 from coterie.protocol.batch import BatchError, BatchHeader, MisplacedBatchError, batches
@@ -40,12 +39,12 @@ from coterie.storage.segment_files import (
     offsets_of,
     whole_batches,
 )
+from coterie.structs import DataStruct, field
 
 CUT = ".cut"
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(DataStruct, frozen=True):
     """Bytes that opening took off the end of the log."""
 
     path: str
@@ -58,8 +57,7 @@ class Cut:
     """The file that has the bytes, if whole batches are among them."""
 
 
-@dataclass(slots=True)
-class Recovery:
+class Recovery(DataStruct):
     """The things that opening a log had to repair."""
 
     batches_checked: int = 0
@@ -69,8 +67,7 @@ class Recovery:
     """The number of batches that only the journal had."""
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(DataStruct):
     """A log as it was loaded from disk."""
 
     segments: list[Segment]

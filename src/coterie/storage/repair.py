@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from uuid import UUID
 
 from coterie.errors import MalformedError
@@ -58,6 +57,7 @@ from coterie.storage.metadata_files import (
 )
 from coterie.storage.segment_files import INDEX, LOG, LOG_STARTS, SNAPSHOT, TIME_INDEX, join, named
 from coterie.storage.stray_directories import PARTITION_FILE, has_records, partition_path
+from coterie.structs import DataStruct, field
 
 _DEFAULTS = BrokerSettings()
 _NEEDED = {
@@ -69,8 +69,7 @@ _NEEDED = {
 }
 
 
-@dataclass(slots=True)
-class FileFinding:
+class FileFinding(DataStruct):
     """The damage of a small file."""
 
     path: str
@@ -80,8 +79,7 @@ class FileFinding:
     """The content that replaces it; None if it is only set aside."""
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(DataStruct):
     files: list[FileFinding] = field(default_factory=list)
     logs: list[LogFinding] = field(default_factory=list)
     """All logs, damaged or not."""

@@ -7,12 +7,12 @@ descriptions of request and response: where a response lists what the request li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, get_origin
 
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import Api
 from coterie.protocol.codec.fields import MessageField, members, number_format, present
+from coterie.structs import REQUIRED, default_of, field_names, is_data
 from coterie.testing.requests import codec_of, message_of
 
 __all__ = ["ANSWERED_FIRST", "error_answer", "has_throttle_time", "with_error", "with_throttle_time"]
@@ -66,17 +66,17 @@ def _filled(api: Api, message: type, version: int, asked: Any, error: ErrorCode,
     own = {each.name: each for each in of_version}
     has_error = "error" in own and at_top
     values: dict[str, Any] = {}
-    for each in fields(message):
-        value = _plain(each.name, message, asked)
-        described = own.get(each.name)
+    for name in field_names(message):
+        value = _plain(name, message, asked)
+        described = own.get(name)
         if value is None and described is not None and not described.may_be_null(version):
             value = _zero(described.type)
-        values[each.name] = value
+        values[name] = value
     for name, one in own.items():
         listed: Any = listed_type(one)
         if name == "error":
             values[name] = error if has_error else ErrorCode.NONE
-        elif listed is not None and is_dataclass(listed) and not has_error:
+        elif listed is not None and is_data(listed) and not has_error:
             entries = _entries(api, name, asked) or ([None] if api.name == "DescribeLogDirs" else [])
             values[name] = [_filled(api, get_args(one.type)[0], version, entry, error) for entry in entries]
     return message(**values)
@@ -84,7 +84,6 @@ def _filled(api: Api, message: type, version: int, asked: Any, error: ErrorCode,
 
 def _plain(name: str, message: type, asked: Any) -> Any:
     """Return the value of a field that says no error: what the request has under this name, or nothing."""
-    each = next(one for one in fields(message) if one.name == name)
     described = _described(message, name)
     if described.type is ErrorCode:
         return ErrorCode.NONE
@@ -93,10 +92,9 @@ def _plain(name: str, message: type, asked: Any) -> Any:
     alias = _ALIASES.get(name, name)
     if listed_type(described) is None and hasattr(asked, alias):
         return getattr(asked, alias)
-    if each.default is not MISSING:
-        return each.default
-    if each.default_factory is not MISSING:
-        return each.default_factory()
+    default = default_of(message, name)
+    if default is not REQUIRED:
+        return default
     if listed_type(described) is not None:
         return ()
     if described.optional:

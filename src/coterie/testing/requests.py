@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -17,6 +17,7 @@ from coterie.errors import CoterieError, ErrorCode, MalformedError
 from coterie.protocol.apis import APIS, FIRST_FLEXIBLE, Api, by_key
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.frames import client_id_of, read_request_header, read_response_header
+from coterie.structs import default_of, field_names, is_data
 
 __all__ = [
     "GROUP_APIS",
@@ -224,16 +225,16 @@ def _group_entries(body: Any) -> list[Any]:
 
 def _said(body: Any) -> Iterator[tuple[str, Any]]:
     """Return the fields that differ from their defaults."""
-    for each in fields(body):
-        value = getattr(body, each.name)
-        if value != each.default and value not in (None, (), []):
-            yield each.name, value
+    for name in field_names(body):
+        value = getattr(body, name)
+        if value != default_of(body, name) and value not in (None, (), []):
+            yield name, value
 
 
 def _short(value: Any) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_data(value) and not isinstance(value, type):
         return f"({', '.join(f'{name}={_short(one)}' for name, one in _said(value))})"
     if isinstance(value, Sequence) and not isinstance(value, str):
         more = f", and {len(value) - 5} more" if len(value) > 5 else ""
@@ -245,9 +246,9 @@ def errors_of(answer: Any) -> Iterator[ErrorCode]:
     """Return all error codes of a response."""
     if isinstance(answer, ErrorCode):
         yield answer
-    elif is_dataclass(answer) and not isinstance(answer, type):
-        for each in fields(answer):
-            yield from errors_of(getattr(answer, each.name))
+    elif is_data(answer) and not isinstance(answer, type):
+        for name in field_names(answer):
+            yield from errors_of(getattr(answer, name))
     elif isinstance(answer, Sequence) and not isinstance(answer, str | bytes | memoryview):
         for one in answer:
             yield from errors_of(one)

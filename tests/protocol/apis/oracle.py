@@ -20,6 +20,7 @@ from kio.serial import entity_writer
 
 from coterie.protocol.apis import APIS, Api
 from coterie.protocol.codec.codec import codec
+from coterie.structs import field_names, is_data
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DIRECTIONS = ("Request", "Response")
@@ -134,8 +135,8 @@ def _random_value(field: KioField, rng: Random) -> Any:
 
 def plain(value: Any) -> Any:
     """Either's value as numbers, texts, bytes and lists, field by field in the order of the wire."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return [plain(getattr(value, field.name)) for field in fields(value)]
+    if is_data(value) and not isinstance(value, type):
+        return [plain(getattr(value, name)) for name in field_names(value)]
     if isinstance(value, list | tuple):
         return [plain(element) for element in value]
     if isinstance(value, timedelta):

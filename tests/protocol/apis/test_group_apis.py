@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -51,6 +50,7 @@ from coterie.protocol.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from coterie.structs import replace
 from protocol.apis.plain import read_commit
 
 TOKEN = ("connection", 7)

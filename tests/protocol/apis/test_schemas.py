@@ -16,6 +16,7 @@ from kio.serial import entity_reader
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import APIS, Api
 from coterie.protocol.codec.fields import MessageField, is_records, members, number_format
+from coterie.structs import is_data
 from protocol.apis.oracle import (
     DIRECTIONS,
     KioField,
@@ -112,7 +113,7 @@ def assert_same_field(member: MessageField, field: KioField, version: int, where
     assert array is field.array, where
     element = get_args(member.type)[0] if array else member.type
     if field.message is not None:
-        assert is_dataclass(element), where
+        assert is_data(element), where
         assert_same_shape(element, field.message, version, where)
     else:
         assert kind_of(element) == TIMES.get(field.kafka_type, field.kafka_type), where

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from textwrap import indent
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,7 @@ from coterie.protocol.apis.__main__ import main, page, sources
 from coterie.protocol.codec import reader_source as reading
 from coterie.protocol.codec import writer_source as writing
 from coterie.protocol.codec.codec import encoding_of
-from coterie.protocol.codec.fields import Int8, Int32, wire
+from coterie.protocol.codec.fields import Int8, Int32, message, wire
 from coterie.protocol.codec.python_source import Source
 from coterie.protocol.codec.reader_source import message_reader, reader_source
 from coterie.protocol.codec.writer_source import message_writer, writer_source
@@ -27,13 +26,13 @@ from protocol.apis.oracle import every_message, our_message
 ENCODINGS = [pytest.param(OLD, id="old"), pytest.param(COMPACT, id="compact")]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Inner:
     names: Sequence[str]
     numbers: Sequence[Int32] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Outer:
     inners: Sequence[Inner]
     inner: Inner | None = None
@@ -122,24 +121,24 @@ def test_records_are_views_when_read_and_stay_where_they_are_when_written() -> N
 
 
 def test_what_cannot_be_on_the_wire_is_our_mistake() -> None:
-    @dataclass(slots=True)
+    @message
     class Vague:
         number: int
 
-    @dataclass(slots=True)
+    @message
     class Late:
         number: Int8 = wire(since=1)
 
-    @dataclass(slots=True)
+    @message
     class Busy:
         number: Int8
 
         def __post_init__(self) -> None: ...
 
     Vague.__annotations__ = {"number": int}
-    for message, complaint in ((Vague, "nothing on the wire"), (Late, "needs a default"), (Busy, "without it")):
+    for made, complaint in ((Vague, "nothing on the wire"), (Late, "needs a default"), (Busy, "without it")):
         with pytest.raises(AssertionError, match=complaint):
-            message_reader(message, 0, OLD)
+            message_reader(made, 0, OLD)
 
 
 def test_equal_names_of_different_things_are_told_apart() -> None:

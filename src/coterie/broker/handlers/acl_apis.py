@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter
@@ -28,6 +27,7 @@ from coterie.protocol.acls import (
 )
 from coterie.protocol.apis import create_acls, delete_acls, describe_acls
 from coterie.storage import LogError
+from coterie.structs import DataStruct
 
 _UNKNOWN = 0
 """A number that means unknown. A client that sends it has made a mistake, and is disconnected (rule S49)."""
@@ -37,8 +37,7 @@ Answer = Callable[[Refusal | None, int], Effects]
 """Answers the request, with why the disk has refused, if it has, and the time."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AclApis:
+class AclApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     store: AclStore

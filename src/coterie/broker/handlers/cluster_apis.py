@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter, TransactionRefused
@@ -32,6 +31,7 @@ from coterie.protocol.frames import client_id_of
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.storage import DiskChange, LogError
 from coterie.storage.files import Space
+from coterie.structs import DataStruct
 
 __all__ = ["ClusterApis"]
 
@@ -62,8 +62,7 @@ KEY_RIGHTS = {
 """The right that FindCoordinator needs for each type of key, and the error without it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClusterApis:
+class ClusterApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     replicas: ReplicaManager

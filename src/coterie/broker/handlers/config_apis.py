@@ -6,7 +6,7 @@ The rules of the first three are in `broker/config_manager.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,12 +26,12 @@ from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import alter_configs, describe_configs, incremental_alter_configs, list_config_resources
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory, LogError
+from coterie.structs import DataStruct
 
 __all__ = ["ConfigApis"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConfigApis:
+class ConfigApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     directory: DataDirectory

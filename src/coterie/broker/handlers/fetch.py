@@ -6,7 +6,6 @@ There are no fetch sessions (KIP-227): every response has session 0, so the clie
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.broker_facts import Reporter
@@ -21,6 +20,7 @@ from coterie.protocol.api import READ_COMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Partition, Request, Response
 from coterie.storage import LogError, PartitionLog
+from coterie.structs import DataStruct
 
 __all__ = ["FetchApi", "FetchDue", "Fetches", "leader_epoch_error"]
 
@@ -31,8 +31,7 @@ _TELLS_LEADERS = 16
 _WRONG_NODE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-@dataclass(slots=True)
-class FetchDue:
+class FetchDue(DataStruct):
     """A parked fetch has waited as long as its client allowed."""
 
     parked: Parked
@@ -261,8 +260,7 @@ def leader_epoch_error(epoch: int, log: PartitionLog) -> ErrorCode:
     return ErrorCode.FENCED_LEADER_EPOCH if epoch < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FetchApi:
+class FetchApi(DataStruct, frozen=True, eq=False):
     """Handles the fetches that come to one node."""
 
     fetches: Fetches

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 from coterie.broker.broker_effects import Effects, Work
@@ -21,6 +20,7 @@ from coterie.protocol.api import READ_COMMITTED
 from coterie.protocol.apis import delete_records, list_offsets, offset_for_leader_epoch
 from coterie.protocol.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from coterie.storage import DataDirectory, LogError, LogOffsetOutOfRangeError, PartitionLog
+from coterie.structs import DataStruct
 
 __all__ = ["LogOffsetApis"]
 
@@ -29,8 +29,7 @@ HIGH_WATERMARK = -1
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LogOffsetApis:
+class LogOffsetApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     replicas: ReplicaManager

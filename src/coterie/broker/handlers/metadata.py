@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.calls import Call, Handler, Responses
@@ -18,6 +17,7 @@ from coterie.protocol.apis import describe_topic_partitions, metadata
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import StoredTopic
 from coterie.storage.metadata_files import is_legal_name
+from coterie.structs import DataStruct
 
 __all__ = ["MetadataApis"]
 
@@ -29,8 +29,7 @@ LATER = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 """Errors that clients get as a missing topic: they ask again, and then the topic exists or is created."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetadataApis:
+class MetadataApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     cache: MetadataCache

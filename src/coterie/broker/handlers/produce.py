@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.broker_facts import Reporter
@@ -21,6 +20,7 @@ from coterie.protocol.batch import BatchError
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.topic_configs import effective
 from coterie.storage import LogError, PartitionLog
+from coterie.structs import DataStruct
 
 __all__ = ["ProduceApi", "ProduceDue"]
 
@@ -32,8 +32,7 @@ MIN_TIMEOUT_MS = 1_000
 """Kafka never waits for its own disk, so a client that allows it no time at all does not mean that."""
 
 
-@dataclass(slots=True)
-class ProduceDue:
+class ProduceDue(DataStruct):
     """A produce has waited for the disk as long as its client allowed."""
 
     production: Production
@@ -90,8 +89,7 @@ class Production:
         return self._answer(now_ms)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProduceApi:
+class ProduceApi(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     replicas: ReplicaManager

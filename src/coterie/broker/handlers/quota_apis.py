@@ -6,7 +6,6 @@ Requests are checked as Kafka 4.3.1 checks them. To remove a quota is no error, 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.calls import Call, Handler, Responses
@@ -16,6 +15,7 @@ from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import alter_client_quotas, describe_client_quotas
 from coterie.protocol.apis.describe_client_quotas import ANY, DEFAULT, EXACT
+from coterie.structs import DataStruct
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTITY_TYPES = (USER, CLIENT_ID, IP)
@@ -27,8 +27,7 @@ MATCHES = {EXACT: "EXACT", DEFAULT: "DEFAULT", ANY: "SPECIFIED"}
 NOT_SET = "this broker has no quotas, so none can be set. Run Apache Kafka to limit the rates of clients"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QuotaApis:
+class QuotaApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
 

@@ -6,7 +6,6 @@ The rules are in `broker/reassignment.py`. What changes leaders is one of the ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coterie.broker.broker_effects import Effects
@@ -28,12 +27,12 @@ from coterie.protocol.apis import (
 )
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import LogError
+from coterie.structs import DataStruct
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReassignmentApis:
+class ReassignmentApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     replicas: ReplicaManager

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.calls import Call, Handler, Responses
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import sasl_authenticate, sasl_handshake
+from coterie.structs import DataStruct
 
 __all__ = ["SaslApis"]
 
 AFTER_AUTHENTICATION = "SaslAuthenticate request received after successful authentication"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SaslApis:
+class SaslApis(DataStruct, frozen=True, eq=False):
     responses: Responses
 
     def handlers(self) -> Mapping[int, Handler]:

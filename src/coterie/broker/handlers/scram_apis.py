@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter
@@ -19,14 +18,14 @@ from coterie.protocol.apis import alter_user_scram_credentials as alter_apis
 from coterie.protocol.apis import describe_user_scram_credentials as describe_apis
 from coterie.protocol.sasl.scram import ITERATIONS, MOST_ITERATIONS, ScramCredential
 from coterie.storage import LogError
+from coterie.structs import DataStruct
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 Alteration = alter_apis.Deletion | alter_apis.Upsertion
 NUMBERS = {name: number for number, name in MECHANISMS.items()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScramApis:
+class ScramApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     credentials: ScramCredentials

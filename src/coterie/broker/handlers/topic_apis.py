@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -27,6 +26,7 @@ from coterie.protocol.apis import create_partitions, create_topics, delete_topic
 from coterie.protocol.apis.describe_configs import Resource
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import LogError, StoredTopic
+from coterie.structs import DataStruct
 
 __all__ = ["TopicApis"]
 
@@ -37,8 +37,7 @@ NO_ID = UUID(int=0)
 """The id of a topic that is not created."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicApis:
+class TopicApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     topics: TopicManager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.calls import Call, Handler, Responses
@@ -16,6 +15,7 @@ from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import describe_producers, describe_transactions, list_transactions
 from coterie.storage.metadata_files import is_legal_name
+from coterie.structs import DataStruct
 
 STATES = frozenset(
     {
@@ -33,8 +33,7 @@ LONGEST_PATTERN = 10_000
 NOT_HERE = "This server does not host this topic-partition."
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TransactionApis:
+class TransactionApis(DataStruct, frozen=True, eq=False):
     responses: Responses
     auth: AuthHelper
     replicas: ReplicaManager

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
 from traceback import format_exc
 
 from coterie.broker.broker_facts import (
@@ -19,6 +18,7 @@ from coterie.broker.broker_facts import (
 )
 from coterie.broker.io.clock import wall_ms
 from coterie.facts import Fact, Mistake
+from coterie.structs import field_names
 
 __all__ = ["PERIOD_MS", "FactListeners", "LogRateLimit"]
 
@@ -67,7 +67,7 @@ class LogRateLimit:
 
 def _said(fact: Fact) -> str:
     """Return the fact as text, without its time and its group, which is empty."""
-    return ": ".join(str(getattr(fact, field.name)) for field in fields(fact)[2:])
+    return ": ".join(str(getattr(fact, name)) for name in field_names(fact)[2:])
 
 
 class FactListeners:

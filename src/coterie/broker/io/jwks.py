@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 from coterie.broker.security.signed_tokens import SignedTokens, read_jwks
 from coterie.errors import CoterieError, MalformedError
@@ -52,9 +50,11 @@ class JwksEndpoint:
 
     def reload(self) -> None:
         """Fetch the keys, on any thread. If they cannot be, nothing changes."""
+        from urllib.request import urlopen  # it loads forty modules that few brokers need
+
         try:
             with urlopen(self._url, timeout=WITHIN_S) as answer:  # noqa: S310  the scheme is one of three
                 data = answer.read(MOST_BYTES)
             self.tokens.keys = read_jwks(data)
-        except (OSError, URLError, ValueError, MalformedError) as error:
+        except (OSError, ValueError, MalformedError) as error:
             raise CoterieError(f"keys of tokens from {self._url}: {error}") from None

@@ -8,7 +8,6 @@ there are too many of them, and `__consumer_offsets` has them all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.broker_facts import Reporter
@@ -22,6 +21,7 @@ from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory, LogError, Origin, StoredTopic
+from coterie.structs import DataStruct
 
 __all__ = ["FactsDue", "FactsTopic"]
 
@@ -34,8 +34,7 @@ MOST = 100_000
 """Facts that may wait, should the disk be away for long: more are lost."""
 
 
-@dataclass(slots=True)
-class FactsDue:
+class FactsDue(DataStruct):
     pass
 
 

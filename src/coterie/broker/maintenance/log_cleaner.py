@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakSet
 
@@ -37,6 +36,7 @@ from coterie.storage import (
     withdraw,
     writing,
 )
+from coterie.structs import DataStruct, field
 
 __all__ = ["CleanDue", "Cleaner"]
 
@@ -44,13 +44,11 @@ ROLLED_MS = 100
 """The time that the flush of a segment gets which was rolled to be compacted."""
 
 
-@dataclass(slots=True)
-class CleanDue:
+class CleanDue(DataStruct):
     pass
 
 
-@dataclass(slots=True)
-class _Cleaning:
+class _Cleaning(DataStruct):
     """The compaction of one log."""
 
     key: tuple[str, int]

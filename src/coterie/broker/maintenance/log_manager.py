@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from coterie.broker.broker_effects import DeleteFiles, Effects, Work
@@ -14,6 +13,7 @@ from coterie.coordinator.runtime import Timers
 from coterie.coordinator.wall_clock import WallClock
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory, DeletedSegment, Files, LogError, PartitionLog, remove_files
+from coterie.structs import DataStruct
 
 __all__ = ["CheckpointDue", "LogManager", "RepairDue", "RetentionDue"]
 
@@ -21,23 +21,19 @@ CHECKPOINT_EVERY_MS = 60_000
 REPAIR_EVERY_MS = 1_000
 
 
-@dataclass(slots=True)
-class CheckpointDue:
+class CheckpointDue(DataStruct):
     pass
 
 
-@dataclass(slots=True)
-class RetentionDue:
+class RetentionDue(DataStruct):
     pass
 
 
-@dataclass(slots=True)
-class RepairDue:
+class RepairDue(DataStruct):
     log: PartitionLog
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LogManager:
+class LogManager(DataStruct, frozen=True, eq=False):
     files: Files
     directory: DataDirectory
     settings: BrokerSettings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from coterie.settings.config_def import Password
+from coterie.structs import DataStruct
 
 _NO_PASSWORD = Password("")
 Names = Literal["librdkafka", "java", "kafka-python"]
@@ -14,8 +14,7 @@ Names = Literal["librdkafka", "java", "kafka-python"]
 _MODULE = "org.apache.kafka.common.security"
 
 
-@dataclass(frozen=True, slots=True)
-class ClientAccess:
+class ClientAccess(DataStruct, frozen=True):
     """The way a client connects: address, security protocol and credentials."""
 
     bootstrap_servers: str

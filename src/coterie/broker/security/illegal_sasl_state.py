@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
 from typing import Any
 
 from coterie.errors import ErrorCode
@@ -31,6 +30,7 @@ from coterie.protocol.messages import (
     OffsetsFetched,
     SyncedGroup,
 )
+from coterie.structs import REQUIRED, default_of, field_names
 
 __all__ = ["illegal_sasl_state"]
 
@@ -106,9 +106,10 @@ def _plain_form(api: Api) -> object:
     response = getattr(api.module, "Response", None)
     if response is None:
         return None
-    needed = [each for each in fields(response) if each.default is MISSING and each.default_factory is MISSING]
-    values: dict[str, Any] = {each.name: _empty(str(each.type)) for each in needed}
-    if "error" in {each.name for each in fields(response)}:
+    names = field_names(response)
+    needed = [name for name in names if default_of(response, name) is REQUIRED]
+    values: dict[str, Any] = {name: _empty(str(response.__annotations__[name])) for name in needed}
+    if "error" in names:
         values["error"] = ILLEGAL
     filled: object = response(**values)
     return filled

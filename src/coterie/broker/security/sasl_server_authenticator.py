@@ -9,7 +9,6 @@ disconnected at its next request (KIP-368).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import FIRST_FLEXIBLE, Api, api_versions, by_key, sasl_authenticate, sasl_handshake
 from coterie.protocol.frames import read_request_header, response_frame
 from coterie.protocol.sasl import INVALID_CREDENTIALS, SaslError, SaslServer
+from coterie.structs import DataStruct
 
 API_VERSIONS = api_versions.API.key
 HANDSHAKE = sasl_handshake.API.key
@@ -92,8 +92,7 @@ REQUESTS: Mapping[SaslState, Mapping[int, Action]] = {
 """The answer to a request in each state that reads requests (S2 to S9); `OTHER` is any other API."""
 
 
-@dataclass(slots=True, eq=False)
-class FailureDue:
+class FailureDue(DataStruct, eq=False):
     """The delay of a failed authentication is over (S10)."""
 
     connection: Connection
@@ -106,8 +105,7 @@ class FailureDue:
         return [*answer, Close(self.connection, "")]
 
 
-@dataclass(slots=True)
-class _Request:
+class _Request(DataStruct):
     api: Api
     version: int
     correlation_id: int

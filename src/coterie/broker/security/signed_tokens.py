@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from coterie.broker.security.unsecured_tokens import decode_part, is_number
@@ -16,6 +15,7 @@ from coterie.errors import CoterieError, MalformedError
 from coterie.extras import how_to_install
 from coterie.protocol.sasl.oauthbearer import ValidToken
 from coterie.settings.broker_settings import BrokerSettings
+from coterie.structs import DataStruct
 
 MOST_KEYS = 100
 _CURVES = {"P-256": "SECP256R1", "P-384": "SECP384R1", "P-521": "SECP521R1"}
@@ -30,8 +30,7 @@ _KEY_TYPES = {
 """The algorithms, and the type or curve of the keys they need. `none` and shared secrets are not among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(DataStruct, frozen=True):
     """A public key of a JWKS."""
 
     id: str | None

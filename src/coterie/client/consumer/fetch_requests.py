@@ -6,7 +6,6 @@ The answer to every effect comes back to `fetcher.Fetcher` in one call, which it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
@@ -18,6 +17,7 @@ from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch, list_offsets
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.structs import DataStruct
 
 
 class FetchErrorAction(Enum):
@@ -143,8 +143,7 @@ class Found(NamedTuple):
 # --- what is to be asked ----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
-class Fetch:
+class Fetch(DataStruct, eq=False):
     """Comes back as `fetched` or `fetch_failed`."""
 
     node_id: int
@@ -154,22 +153,19 @@ class Fetch:
     names: Mapping[UUID, str]
 
 
-@dataclass(slots=True, eq=False)
-class AskCommitted:
+class AskCommitted(DataStruct, eq=False):
     """Comes back as `committed`."""
 
     states: Sequence[TopicPartitionState]
 
 
-@dataclass(slots=True, eq=False)
-class AskOffsets:
+class AskOffsets(DataStruct, eq=False):
     """ListOffsets with these timestamps; comes back as `offsets_found`."""
 
     states: Mapping[TopicPartitionState, int]
 
 
-@dataclass(slots=True, eq=False)
-class AskEpochEnds:
+class AskEpochEnds(DataStruct, eq=False):
     """OffsetForLeaderEpoch (KIP-320); comes back as `epoch_ends_found` or `epoch_ends_failed`."""
 
     node_id: int
@@ -177,8 +173,7 @@ class AskEpochEnds:
     states: Sequence[TopicPartitionState]
 
 
-@dataclass(slots=True, eq=False)
-class LogTruncated:
+class LogTruncated(DataStruct, eq=False):
     """An effect: log that the log no longer has the records before `position`."""
 
     partition: TopicPartition
@@ -191,8 +186,7 @@ class LogTruncated:
         return f"{self.partition}: {self.why}; the position was {at}, {self.goes_on}"
 
 
-@dataclass(slots=True, eq=False)
-class RefreshLeaders:
+class RefreshLeaders(DataStruct, eq=False):
     """Comes back as `refreshed`."""
 
     topics: Sequence[str]

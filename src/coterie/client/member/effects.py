@@ -8,7 +8,6 @@ Effects are performed in the order given, all of them before the next event is h
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -29,6 +28,7 @@ from coterie.client.types import TopicPartition
 from coterie.facts import Emit
 from coterie.protocol.apis.consumer_group_heartbeat import Request as ConsumerGroupHeartbeat
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
+from coterie.structs import DataStruct
 
 Request = JoinGroup | SyncGroup | Heartbeat | ConsumerGroupHeartbeat | LeaveGroup | OffsetCommit | OffsetFetch
 COORDINATOR_LANE = "coordinator"
@@ -48,8 +48,7 @@ class Listened(StrEnum):
     """Already lost: another member may read them."""
 
 
-@dataclass(slots=True)
-class SendRequest:
+class SendRequest(DataStruct):
     """Send it to the coordinator `to`, on the connection `lane`, in order. The `token` of the request is not used."""
 
     to: Any
@@ -59,22 +58,19 @@ class SendRequest:
     lane: str = COORDINATOR_LANE
 
 
-@dataclass(slots=True)
-class FindCoordinator:
+class FindCoordinator(DataStruct):
     """Ask one node, once; the member backs off and asks again by itself. Refresh metadata if it failed before."""
 
     then: CoordinatorAnswered
 
 
-@dataclass(slots=True)
-class Disconnect:
+class Disconnect(DataStruct):
     """Close the lanes to this coordinator: what is under way there comes back as lost."""
 
     node: Any
 
 
-@dataclass(slots=True)
-class StartTimer:
+class StartTimer(DataStruct):
     """Hand `then` in at `at_ms`. A key that is armed again is replaced; coterie.coordinator.Timers does that."""
 
     key: str
@@ -82,13 +78,11 @@ class StartTimer:
     then: Any
 
 
-@dataclass(slots=True)
-class StopTimer:
+class StopTimer(DataStruct):
     key: str
 
 
-@dataclass(slots=True)
-class CallListener:
+class CallListener(DataStruct):
     """Call the listener, in the thread or task that polls. Without a listener: answer at once."""
 
     kind: Listened
@@ -96,23 +90,20 @@ class CallListener:
     then: ListenerAnswered
 
 
-@dataclass(slots=True)
-class HoldPartitions:
+class HoldPartitions(DataStruct):
     """Return no more records of these partitions to the user: they are about to be committed and given up."""
 
     partitions: Collection[TopicPartition]
 
 
-@dataclass(slots=True)
-class SetAssignment:
+class SetAssignment(DataStruct):
     """Read these partitions from now on, and no others. Only `added` need a position: `CommittedAsked`, then reset."""
 
     partitions: Collection[TopicPartition]
     added: Collection[TopicPartition]
 
 
-@dataclass(slots=True)
-class WatchTopics:
+class WatchTopics(DataStruct):
     """Keep metadata of these fresh (None: of all topics) and hand in `MetadataChanged` whenever it has changed.
 
     A driver whose exclude.internal.topics is on leaves internal topics out where None is asked for.
@@ -121,8 +112,7 @@ class WatchTopics:
     topics: frozenset[str] | None
 
 
-@dataclass(slots=True)
-class RefreshMetadata:
+class RefreshMetadata(DataStruct):
     """Ask the cluster now, about these topics (None: all). `may_create` False: in no case have them created by it."""
 
     topics: frozenset[str] | None
@@ -130,29 +120,25 @@ class RefreshMetadata:
     may_create: bool = True
 
 
-@dataclass(slots=True)
-class ResolveTopicIds:
+class ResolveTopicIds(DataStruct):
     """Look these ids up in the metadata; ask the cluster if one is not known. Answer with the names that are known."""
 
     topic_ids: frozenset[UUID]
     then: TopicIdsAnswered
 
 
-@dataclass(slots=True)
-class AskPositions:
+class AskPositions(DataStruct):
     """Get the positions to commit. Answer at once: the positions after the last records that poll has returned."""
 
     then: PositionsAnswered
 
 
-@dataclass(slots=True)
-class CommitEnded:
+class CommitEnded(DataStruct):
     token: Hashable
     error: Exception | None = None
 
 
-@dataclass(slots=True)
-class CommittedEnded:
+class CommittedEnded(DataStruct):
     """`offsets` has no entry for a partition the group never committed."""
 
     token: Hashable
@@ -160,15 +146,13 @@ class CommittedEnded:
     error: Exception | None = None
 
 
-@dataclass(slots=True)
-class Fail:
+class Fail(DataStruct):
     """Raised by the poll that is under way, or by the next one. Polling on is allowed, and tries again."""
 
     error: Exception
 
 
-@dataclass(slots=True)
-class Ended:
+class Ended(DataStruct):
     """The unsubscribe or close has ended; `error` if a listener raised."""
 
     asked: UnsubscribeAsked | CloseAsked

@@ -8,12 +8,12 @@ on it, and hands it in, once. A timer's `then` is handed in as it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, field
 from re import Pattern
 from typing import Any
 
 from coterie.assignors import Topic
 from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.structs import DataStruct
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -21,8 +21,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 # --- what the user does -----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Subscribed:
+class Subscribed(DataStruct):
     """`topics`, or all topics whose whole name matches `pattern`. Replaces what was subscribed before.
 
     In the protocol of KIP-848, `remote_pattern` may be given instead, which the broker matches, and `fresh_id` is the
@@ -35,23 +34,19 @@ class Subscribed:
     fresh_id: str = ""
 
 
-@dataclass(slots=True)
-class UnsubscribeAsked:
+class UnsubscribeAsked(DataStruct):
     """Give everything up and leave. `Ended` says when it is done; listeners may be called until then."""
 
 
-@dataclass(slots=True)
-class PollBegan:
+class PollBegan(DataStruct):
     """The user called poll: everything before it is processed. Only here rebalances begin and listeners are called."""
 
 
-@dataclass(slots=True)
-class PollEnded:
+class PollEnded(DataStruct):
     """The user has what poll returned; from now on max.poll.interval.ms runs."""
 
 
-@dataclass(slots=True)
-class CommitAsked:
+class CommitAsked(DataStruct):
     """The user commits offsets; `CommitEnded` with this token is the answer.
 
     `until_ms` None is Kafka's commitAsync: sent once, never repeated. Else retriable errors are retried until then.
@@ -65,8 +60,7 @@ class CommitAsked:
     are_positions: bool = False
 
 
-@dataclass(slots=True)
-class CommittedAsked:
+class CommittedAsked(DataStruct):
     """Fetch the committed offsets of these. Retried until `until_ms`; answered by `CommittedEnded`."""
 
     token: Hashable
@@ -74,15 +68,13 @@ class CommittedAsked:
     until_ms: int
 
 
-@dataclass(slots=True)
-class RejoinAsked:
+class RejoinAsked(DataStruct):
     """Start a rebalance at the next poll (Kafka's enforceRebalance). The join carries the reason (KIP-800)."""
 
     reason: str = "rebalance enforced by user"
 
 
-@dataclass(slots=True)
-class CloseAsked:
+class CloseAsked(DataStruct):
     """Commit (if auto-commit is on), give up, leave. `Ended` comes at `until_ms` at the latest, whatever happens.
 
     `leave` None: a dynamic member leaves, a static one stays. True or False override either (KIP-1092).
@@ -95,8 +87,7 @@ class CloseAsked:
 # --- news of the cluster ----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class MetadataChanged:
+class MetadataChanged(DataStruct):
     """The metadata of the topics of the last `WatchTopics`; a topic that is missing does not exist."""
 
     topics: Mapping[str, Topic]
@@ -105,25 +96,21 @@ class MetadataChanged:
 # --- answers to effects -----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(DataStruct, kw_only=True):
     """Set one of the two, then hand it in."""
 
-    reply: Any = field(default=None, kw_only=True)
-    error: Exception | None = field(default=None, kw_only=True)
+    reply: Any = None
+    error: Exception | None = None
 
 
-@dataclass(slots=True)
 class CoordinatorAnswered(Answer):
     """`reply`: the node, as the driver wants it back in `SendRequest.to`. Opaque here."""
 
 
-@dataclass(slots=True)
 class MetadataAnswered(Answer):
     """`reply`: topics by name, `Mapping[str, coterie.assignors.Topic]`, those that exist."""
 
 
-@dataclass(slots=True)
 class TopicsAnswered(Answer):
     """`reply`: as of `MetadataAnswered`, of the topics whose offsets the coordinator refused."""
 
@@ -131,17 +118,14 @@ class TopicsAnswered(Answer):
     """The number of the pending request that asked."""
 
 
-@dataclass(slots=True)
 class TopicIdsAnswered(Answer):
     """`reply`: the names of the topics by id, `Mapping[UUID, str]`, those that are known."""
 
 
-@dataclass(slots=True)
 class PositionsAnswered(Answer):
     """`reply`: `Offsets`, the positions of all assigned partitions that have one."""
 
 
-@dataclass(slots=True)
 class ListenerAnswered(Answer):
     """The listener has returned, or raised `error`."""
 
@@ -149,7 +133,6 @@ class ListenerAnswered(Answer):
     partitions: frozenset[TopicPartition] = frozenset()
 
 
-@dataclass(slots=True)
 class _OfALife(Answer):
     """An answer to a request: it belongs to the generation and the id with which that was sent (KAFKA-9823)."""
 
@@ -157,22 +140,18 @@ class _OfALife(Answer):
     member_id: str
 
 
-@dataclass(slots=True)
 class JoinAnswered(_OfALife):
     """`reply`: `messages.JoinedGroup`."""
 
 
-@dataclass(slots=True)
 class SyncAnswered(_OfALife):
     """`reply`: `messages.SyncedGroup`."""
 
 
-@dataclass(slots=True)
 class HeartbeatAnswered(_OfALife):
     """`reply`: an ErrorCode."""
 
 
-@dataclass(slots=True)
 class ConsumerHeartbeatAnswered(Answer):
     """`reply`: `consumer_group_heartbeat.Response`."""
 
@@ -182,19 +161,16 @@ class ConsumerHeartbeatAnswered(Answer):
     """True if an earlier join of this member may have been accepted."""
 
 
-@dataclass(slots=True)
 class LeaveAnswered(_OfALife):
     """`reply`: `messages.LeftGroup`."""
 
 
-@dataclass(slots=True)
 class CommitAnswered(_OfALife):
     """`reply`: `messages.OffsetsCommitted`."""
 
     number: int
 
 
-@dataclass(slots=True)
 class CommittedAnswered(Answer):
     """`reply`: `messages.OffsetsFetched`."""
 
@@ -204,13 +180,11 @@ class CommittedAnswered(Answer):
 # --- timers that rang -------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class HeartbeatDue:
+class HeartbeatDue(DataStruct):
     """Time to look at the heartbeat, the session and the last poll."""
 
 
-@dataclass(slots=True)
-class RetryDue:
+class RetryDue(DataStruct):
     """A back-off is over: look up, join, commit or ask again, whatever waits for it."""
 
     what: str
@@ -218,16 +192,13 @@ class RetryDue:
     """The number of the pending request, if it is one."""
 
 
-@dataclass(slots=True)
-class PrepareDue:
+class PrepareDue(DataStruct):
     """The time for the commit before a join is over (M3): continue without it."""
 
 
-@dataclass(slots=True)
-class AutoCommitDue:
+class AutoCommitDue(DataStruct):
     pass
 
 
-@dataclass(slots=True)
-class CloseDue:
+class CloseDue(DataStruct):
     """The time for closing is over."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
@@ -38,32 +37,27 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
 class CoordinatorFound(Fact):
     node: str
 
 
-@dataclass(slots=True)
 class CoordinatorLost(Fact):
     node: str
     cause: str
 
 
-@dataclass(slots=True)
 class RebalanceBegan(Fact):
     """The member prepares to join, for this reason."""
 
     reason: str
 
 
-@dataclass(slots=True)
 class PreparationCutShort(Fact):
     """The commit before the join had the whole rebalance timeout and did not end (M3)."""
 
     waited_ms: int
 
 
-@dataclass(slots=True)
 class GroupJoined(Fact):
     member_id: str
     generation_id: int
@@ -71,14 +65,12 @@ class GroupJoined(Fact):
     leads: bool
 
 
-@dataclass(slots=True)
 class AssignmentTaken(Fact):
     generation_id: int
     partitions: Collection[TopicPartition]
     added: Collection[TopicPartition]
 
 
-@dataclass(slots=True)
 class GroupEntered(Fact):
     """The coordinator has answered the first heartbeat of a member (KIP-848)."""
 
@@ -86,14 +78,12 @@ class GroupEntered(Fact):
     member_epoch: int
 
 
-@dataclass(slots=True)
 class RebalanceNotEnforced(Fact):
     """A rebalance was asked for, which only the broker can begin (KIP-848)."""
 
     reason: str
 
 
-@dataclass(slots=True)
 class ReconciliationBegan(Fact):
     """The member goes from what it owns to what it is assigned (KIP-848)."""
 
@@ -102,7 +92,6 @@ class ReconciliationBegan(Fact):
     revoked: Collection[TopicPartition]
 
 
-@dataclass(slots=True)
 class AssignmentReconciled(Fact):
     """The member has taken the partitions that the broker assigned (KIP-848)."""
 
@@ -111,14 +100,12 @@ class AssignmentReconciled(Fact):
     added: Collection[TopicPartition]
 
 
-@dataclass(slots=True)
 class TopicIdsUnknown(Fact):
     """The broker assigned partitions of topics that the metadata does not have: they wait (KIP-848)."""
 
     topic_ids: Collection[str]
 
 
-@dataclass(slots=True)
 class PartitionsGivenUp(Fact):
     """`lost`: they were gone before they could be given up."""
 
@@ -127,7 +114,6 @@ class PartitionsGivenUp(Fact):
     why: str
 
 
-@dataclass(slots=True)
 class IdentityDropped(Fact):
     """The coordinator no longer knows this generation, or this member at all; `member_id` is the one that is kept."""
 
@@ -137,7 +123,6 @@ class IdentityDropped(Fact):
     """The coordinator's error; NONE if the member drops its generation by itself."""
 
 
-@dataclass(slots=True)
 class PollIntervalExceeded(Fact):
     """No poll for max.poll.interval.ms: the member leaves, so that others get its partitions (M8)."""
 
@@ -153,39 +138,33 @@ class PollIntervalExceeded(Fact):
         )
 
 
-@dataclass(slots=True)
 class PollResumed(Fact):
     """Poll was called again after max.poll.interval.ms was exceeded, this much too late."""
 
     late_ms: int
 
 
-@dataclass(slots=True)
 class ListenerFailed(Fact):
     kind: str
     error: str
 
 
-@dataclass(slots=True)
 class AutoCommitFailed(Fact):
     error: str
 
 
-@dataclass(slots=True)
 class CommitFailed(Fact):
     """A commit that the user asked for."""
 
     error: str
 
 
-@dataclass(slots=True)
 class CommitLeftOut(Fact):
     """The coordinator does not know these partitions, and the cluster's metadata does not have them any more."""
 
     partitions: Collection[TopicPartition]
 
 
-@dataclass(slots=True)
 class GroupLeft(Fact):
     member_id: str
     reason: str
@@ -193,7 +172,6 @@ class GroupLeft(Fact):
     """False: LeaveGroup was not sent, and the coordinator will notice after the session timeout."""
 
 
-@dataclass(slots=True)
 class Fenced(Fact):
     instance_id: str
 
@@ -201,7 +179,6 @@ class Fenced(Fact):
 # --- what a driver notices --------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class CoordinatorUnreachable(Fact):
     """The coordinator was asked something and has not answered for so long."""
 
@@ -209,14 +186,12 @@ class CoordinatorUnreachable(Fact):
     why: str
 
 
-@dataclass(slots=True)
 class CoordinatorReached(Fact):
     """The coordinator answers again, after `CoordinatorUnreachable`."""
 
     after_ms: int
 
 
-@dataclass(slots=True)
 class TopicMissing(Fact):
     """A subscribed topic does not exist, or may not be read."""
 
@@ -224,7 +199,6 @@ class TopicMissing(Fact):
     error: ErrorCode
 
 
-@dataclass(slots=True)
 class TopicFound(Fact):
     """A topic that was missing is there now."""
 

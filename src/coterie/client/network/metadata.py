@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.apis.metadata import DescribedPartition, DescribedTopic, Response
+from coterie.structs import DataStruct, field
 
 __all__ = ["NO_LEADER", "Metadata", "Node", "PartitionInfo", "TopicMetadata", "learn"]
 
@@ -34,8 +34,7 @@ class Node(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(DataStruct, frozen=True):
     leader: int
     """NO_LEADER while there is none."""
     leader_epoch: int = -1
@@ -45,8 +44,7 @@ class PartitionInfo:
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class TopicMetadata(DataStruct, frozen=True):
     name: str
     id: UUID | None = None
     partitions: Mapping[int, PartitionInfo] = field(default_factory=dict)
@@ -54,8 +52,7 @@ class TopicMetadata:
     is_internal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(DataStruct, frozen=True):
     nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     controller: int = NO_LEADER

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random  # noqa: TID251  jitter: so that clients that failed together do not return together
 
 from coterie.client.network.connection import BrokerConnection
+from coterie.structs import DataStruct
 
 __all__ = ["REAL", "Runtime", "clock_ms"]
 
@@ -24,8 +24,7 @@ def clock_ms() -> int:
     return (time.monotonic_ns() + _WALL_NS) // 1_000_000  # noqa: TID251
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(DataStruct, frozen=True):
     clock_ms: Callable[[], int]
     """Never goes back: timers and deadlines count by it."""
     wall_ms: Callable[[], int]

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from coterie.client.types import TopicPartition
@@ -34,6 +33,7 @@ from coterie.protocol.batch import (
     stamp_producer,
 )
 from coterie.protocol.records import NO_LIMIT, BatchBuilder, records
+from coterie.structs import DataStruct, field, replace
 
 MAX_EPOCH = 2**15 - 1
 REMEMBERED = 5
@@ -61,8 +61,7 @@ OnSettled = Callable[["Batch", int], None]
 """Called when the record at this index of the batch is settled."""
 
 
-@dataclass(slots=True, eq=False)
-class Batch:
+class Batch(DataStruct, eq=False):
     """A batch of records of one partition. While it waits, its builder takes more records."""
 
     where: TopicPartition

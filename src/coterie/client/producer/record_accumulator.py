@@ -15,7 +15,6 @@ comes back as the event that its docstring names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import ceil
 from types import MappingProxyType
@@ -27,51 +26,45 @@ from coterie.client.producer.record_appender import AccumulatorSettings, RecordA
 from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, NO_SEQUENCE, Compression
+from coterie.structs import DataStruct
 
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
-class SendBatches:
+class SendBatches(DataStruct, eq=False):
     """One Produce request, a batch for each partition at most; back as `Answered` or `Unanswered`."""
 
     node_id: int
     batches: tuple[Batch, ...]
 
 
-@dataclass(slots=True)
-class AskProducerId:
+class AskProducerId(DataStruct):
     """Back as `ProducerIdGiven` or `ProducerIdFailed`."""
 
 
-@dataclass(slots=True)
-class AskLeaders:
+class AskLeaders(DataStruct):
     """Get the leaders of these topics' partitions. Back as `LeadersFound` or `LeadersFailed`."""
 
     topics: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class WakeAt:
+class WakeAt(DataStruct):
     """Call again with `Woke` at this time, and no more at the time that was asked for before; None: at no time."""
 
     at_ms: int | None
 
 
-@dataclass(slots=True)
-class Settled:
+class Settled(DataStruct):
     """The batch has its offsets or its error: call its callbacks."""
 
     batch: Batch
 
 
-@dataclass(slots=True)
-class RoomMade:
+class RoomMade(DataStruct):
     """Callers that wait for room can go on."""
 
 
-@dataclass(slots=True)
-class FlushDone:
+class FlushDone(DataStruct):
     token: int
 
 
@@ -91,63 +84,53 @@ class PartitionAnswer(NamedTuple):
     record_errors: Mapping[int, str | None] = {}
 
 
-@dataclass(slots=True)
-class Woke:
+class Woke(DataStruct):
     """A batch is full, its linger.ms is over, or the timer fired."""
 
 
-@dataclass(slots=True)
-class Answered:
+class Answered(DataStruct):
     """A Produce response. With acks=0, which has none: the request was written, and every batch is accepted."""
 
     sent: SendBatches
     answers: Mapping[TopicPartition, PartitionAnswer]
 
 
-@dataclass(slots=True)
-class Unanswered:
+class Unanswered(DataStruct):
     """Connection lost, or no answer in time: whether the broker has appended the batches is unknown."""
 
     sent: SendBatches
     error: KafkaError
 
 
-@dataclass(slots=True)
-class LeadersFound:
+class LeadersFound(DataStruct):
     """The leader of each partition of the requested topics; -1 for none."""
 
     leaders: Mapping[str, Mapping[int, int]]
 
 
-@dataclass(slots=True)
-class LeadersFailed:
+class LeadersFailed(DataStruct):
     error: KafkaError
 
 
-@dataclass(slots=True)
-class ProducerIdGiven:
+class ProducerIdGiven(DataStruct):
     identity: ProducerIdAndEpoch
 
 
-@dataclass(slots=True)
-class ProducerIdFailed:
+class ProducerIdFailed(DataStruct):
     error: KafkaError
 
 
-@dataclass(slots=True)
-class FlushAsked:
+class FlushAsked(DataStruct):
     """Send all batches without lingering; ends as `FlushDone` with the same token."""
 
     token: int
 
 
-@dataclass(slots=True)
-class Closing:
+class Closing(DataStruct):
     """The producer closes: no batch lingers any more."""
 
 
-@dataclass(slots=True)
-class GaveUp:
+class GaveUp(DataStruct):
     """All batches that are not settled fail with this error."""
 
     error: KafkaError

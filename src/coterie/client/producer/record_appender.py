@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from coterie.client.producer.partition_queue import Batch, PartitionQueue
@@ -17,6 +16,7 @@ from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, Compression
 from coterie.protocol.records import BatchBuilder, Header, murmur2
 from coterie.settings.producer_settings import ProducerSettings
+from coterie.structs import DataStruct
 
 # Which partition a record goes to, as Java's producer decides it.
 #
@@ -74,8 +74,7 @@ _Record = tuple[bytes | None, bytes | None, int, Sequence[Header]]
 _DEFAULTS = ProducerSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class AccumulatorSettings:
+class AccumulatorSettings(DataStruct, frozen=True):
     """The settings of a producer that the accumulator uses; the driver fills them from `ProducerSettings`."""
 
     batch_size: int = _DEFAULTS.batch_size

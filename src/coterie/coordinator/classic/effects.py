@@ -23,33 +23,30 @@ from coterie.protocol.messages import (
     Record,
     Token,
 )
+from coterie.structs import DataStruct
 
 TimerKey = tuple[str, str, str]
 """Group, kind, member (or ""). Arming a key again replaces what it had."""
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(DataStruct):
     token: Token
     answer: Any
     """One of the replies of `coterie.protocol.messages`, or an ErrorCode."""
 
 
-@dataclass(slots=True)
-class Arm:
+class Arm(DataStruct):
     key: TimerKey
     at_ms: int
     then: Any
     """The event that comes back when the timer fires."""
 
 
-@dataclass(slots=True)
-class Disarm:
+class Disarm(DataStruct):
     key: TimerKey
 
 
-@dataclass(slots=True)
-class Persist:
+class Persist(DataStruct):
     """Write these records, all or none; `then` comes back when they are durable, or with an error."""
 
     records: Sequence[Record]
@@ -58,8 +55,7 @@ class Persist:
     producer_epoch: int = -1
 
 
-@dataclass(slots=True)
-class ComputeTarget:
+class ComputeTarget(DataStruct):
     """Have the target of a consumer group computed, away from the event loop; then hand `then` back."""
 
     then: Any
@@ -75,16 +71,14 @@ Effects = list[Effect]
 # --- timers that rang -------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class SessionDue:
+class SessionDue(DataStruct):
     """The timer of a member's session. Heartbeats only move the deadline, which is checked when the timer fires."""
 
     group_id: str
     member_id: str
 
 
-@dataclass(slots=True)
-class JoinPhaseDue:
+class JoinPhaseDue(DataStruct):
     group_id: str
     generation_id: int
     waited_ms: int = 0
@@ -92,21 +86,18 @@ class JoinPhaseDue:
     """The time by which the initial delay may still be extended (rule 5); None if it is not the initial delay."""
 
 
-@dataclass(slots=True)
-class SyncPhaseDue:
+class SyncPhaseDue(DataStruct):
     group_id: str
     generation_id: int
 
 
-@dataclass(slots=True)
-class ExpiryDue:
+class ExpiryDue(DataStruct):
     """The check for expired offsets is due (rule 23)."""
 
     group_id: str
 
 
-@dataclass(slots=True)
-class TransactionEnded:
+class TransactionEnded(DataStruct):
     """The marker of a transaction is durable: its offsets count now, or never."""
 
     group_id: str

@@ -7,7 +7,6 @@ heartbeat of a consumer member does; a sync brings what it is assigned; a heartb
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from dataclasses import replace
 from uuid import UUID
 
 from coterie.coordinator.classic.effects import Arm, Disarm, Effects, Reply
@@ -49,6 +48,7 @@ from coterie.protocol.messages import (
     SyncGroup,
 )
 from coterie.protocol.subscription import Subscription, read_subscription
+from coterie.structs import replace
 
 # --- JoinGroup --------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ changes nothing before it is durable: the shard holds back requests till then, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -226,7 +226,7 @@ class DowngradeWritten(Written):
     group_epoch: int
     """The last group epoch."""
     member_id: str = ""
-    facts: Sequence[Fact] = field(default_factory=list)
+    facts: Sequence[Fact] = ()
 
 
 def downgrade_empty(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Effects:

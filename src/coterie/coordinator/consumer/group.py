@@ -8,7 +8,8 @@ the group again from the records that are durable (`durable`) and those still on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 from uuid import UUID
 
@@ -53,6 +54,7 @@ from coterie.protocol.messages import (
     Token,
 )
 from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
+from coterie.structs import DataStruct, field, replace
 
 NEVER = 1 << 62
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
@@ -69,8 +71,7 @@ Assigned = Mapping[UUID, Mapping[int, int]]
 _NOTHING: Mapping[int, int] = {}
 
 
-@dataclass(slots=True)
-class RevocationDue:
+class RevocationDue(DataStruct):
     """A member has had its rebalance timeout to give up partitions (K12)."""
 
     group_id: str
@@ -78,32 +79,28 @@ class RevocationDue:
     member_epoch: int
 
 
-@dataclass(slots=True)
-class ConsumerSessionDue:
+class ConsumerSessionDue(DataStruct):
     """The timer of a member's session. Heartbeats only move the deadline, which is checked when the timer fires."""
 
     group_id: str
     member_id: str
 
 
-@dataclass(slots=True)
-class RejoinDue:
+class RejoinDue(DataStruct):
     """The rebalance timeout of a classic member that was told to rejoin is over (K25)."""
 
     group_id: str
     member_id: str
 
 
-@dataclass(slots=True)
-class SyncDue:
+class SyncDue(DataStruct):
     """A classic member has joined, and has had its rebalance timeout to sync (K25)."""
 
     group_id: str
     member_id: str
 
 
-@dataclass(slots=True)
-class Upgrade:
+class Upgrade(DataStruct):
     """The classic group whose place a consumer group takes (K24). It returns if that cannot be written."""
 
     classic: Group
@@ -116,13 +113,12 @@ class ConsumerGroupWritten(Written):
     """Records of a consumer group, and the answers that wait for them."""
 
     records: Sequence[Record] = ()
-    replies: list[tuple[Token, object, object]] = field(default_factory=list)
+    replies: list[tuple[Token, object, object]] = dataclass_field(default_factory=list)
     """Token, answer, and the request: its kind says how an error is answered."""
-    facts: list[Fact] = field(default_factory=list)
+    facts: list[Fact] = dataclass_field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ConsumerGroupMember:
+class ConsumerGroupMember(DataStruct):
     member_id: str
     metadata: MemberMetadata
     epoch: int = 0
@@ -142,8 +138,7 @@ class ConsumerGroupMember:
         return self.metadata.classic_session_timeout_ms is not None
 
 
-@dataclass(slots=True)
-class Session:
+class Session(DataStruct):
     deadline_ms: int = NEVER
     alarm_ms: int = NEVER
     restored_until_ms: int = 0
@@ -154,8 +149,7 @@ class Session:
     """The time by which a classic member that has joined must sync."""
 
 
-@dataclass(slots=True)
-class KnownMembers:
+class KnownMembers(DataStruct):
     """The members as assignors see them, kept from one target to the next, while no topic changes (`target.py`)."""
 
     version: int | None = None

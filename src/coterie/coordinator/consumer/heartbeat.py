@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coterie.coordinator.classic.effects import Arm, Effects, Reply
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
@@ -27,6 +25,7 @@ from coterie.facts import Cause, GroupCreated, MemberJoined
 from coterie.protocol.consumer_group_records import MemberMetadata
 from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
 from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
+from coterie.structs import replace
 
 _INVALID = ErrorCode.INVALID_REQUEST
 

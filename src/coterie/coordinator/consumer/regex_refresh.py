@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from coterie.coordinator.classic.effects import Effects
 from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.group import ConsumerGroup
 from coterie.coordinator.consumer.regex import resolve
 from coterie.facts import Cause
+from coterie.structs import DataStruct
 
 MIN_INTERVAL_MS = 10_000
 """A group resolves no more often than this."""
 
 
-@dataclass(slots=True)
-class RegexDue:
+class RegexDue(DataStruct):
     group_id: str
     may_describe: Callable[[str], bool] | None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import UUID
 
 from coterie.assignors import Member, Owned, Range, Topic
@@ -20,6 +20,7 @@ from coterie.assignors.sticky import stick
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, Target
 from coterie.protocol.consumer_group_records import MemberMetadata, ResolvedPattern, TargetAssignment, write_target
 from coterie.protocol.java_hash import map_order
+from coterie.structs import DataStruct, field
 
 Shares = Mapping[str, Owned]
 """Member id to topic to partitions."""
@@ -66,8 +67,7 @@ def vote(group: ConsumerGroup) -> str:
 # --- what assignors are given -----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
-class TargetComputed:
+class TargetComputed(DataStruct, eq=False):
     """The input of an assignor and, when it has answered, the targets that change, or `why` there are none."""
 
     group_id: str
@@ -124,16 +124,14 @@ _NO_TARGET: Target = {}
 _NOTHING: Owned = {}
 
 
-@dataclass(slots=True)
-class TargetLate:
+class TargetLate(DataStruct):
     """The assignor has had its time (`coterie.assignor.timeout.ms`)."""
 
     group_id: str
     computing: TargetComputed
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(DataStruct):
     """A member for assignors, and what it was made of."""
 
     metadata: MemberMetadata

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
 from traceback import format_exc
@@ -64,6 +64,7 @@ from coterie.protocol.messages import (
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import joined
 from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
+from coterie.structs import DataStruct
 
 E = TypeVar("E")
 
@@ -142,8 +143,7 @@ class Timers(Generic[E]):
         heapify(self._heap)
 
 
-@dataclass(slots=True)
-class Appended:
+class Appended(DataStruct):
     """An append has ended. With an error, nothing of it was written."""
 
     partition: int
@@ -152,8 +152,7 @@ class Appended:
     base_offset: int = -1
 
 
-@dataclass(slots=True)
-class AppendBatch:
+class AppendBatch(DataStruct):
     """Write these to the partition together, all or none, durably; then hand `then` back."""
 
     records: Sequence[tuple[bytes, bytes | None]]
@@ -164,8 +163,7 @@ class AppendBatch:
     """Instead of records: the end of the producer's transaction. True is commit, False is abort."""
 
 
-@dataclass(slots=True)
-class Append:
+class Append(DataStruct):
     """Records wait to be written to the partition. Only one `Append` is under way at a time.
 
     What it is, `batch` says once, when it is about to be written: all that comes until then is in it. None: nothing
@@ -176,15 +174,13 @@ class Append:
     batch: Callable[[], AppendBatch | None]
 
 
-@dataclass(slots=True)
-class WriteLate:
+class WriteLate(DataStruct):
     """`offsets.commit.timeout.ms` has passed since something was given to the log."""
 
     partition: int
 
 
-@dataclass(slots=True)
-class ExpiryCheckDue:
+class ExpiryCheckDue(DataStruct):
     partition: int
 
 
@@ -192,7 +188,7 @@ class ExpiryCheckDue:
 class MarkerWritten(Written):
     producer_id: int
     committed: bool
-    group_id: str = field(default="")
+    group_id: str = ""
 
 
 Outward = Reply | Emit | Append | ComputeTarget | UsualCommit

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32
+from coterie.protocol.codec.fields import Int8, Int32, message
 
 __all__ = [
     "API",
@@ -26,26 +25,26 @@ __all__ = [
 API = api("AlterConfigs")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Config:
     name: str
     value: str | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Resource:
     resource_type: Int8
     resource_name: str
     configs: Sequence[Config]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     resources: Sequence[Resource]
     validate_only: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Result:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -53,7 +52,7 @@ class Result:
     resource_name: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     responses: Sequence[Result]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 
 __all__ = [
     "API",
@@ -27,40 +26,40 @@ __all__ = [
 API = api("AlterPartitionReassignments")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Partition:
     partition: Int32
     replicas: Sequence[Int32] | None = None
     """The first is the preferred leader. None: the reassignment under way is cancelled."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str
     partitions: Sequence[Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     timeout_ms: Int32 = 60_000
     allow_replication_factor_change: bool = wire(since=1, default=True)
     topics: Sequence[Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlteredPartition:
     partition: Int32
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlteredTopic:
     name: str
     partitions: Sequence[AlteredPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: bool = wire(since=1, default=True)

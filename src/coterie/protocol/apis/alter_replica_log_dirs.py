@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32
+from coterie.protocol.codec.fields import Int32, message
 
 __all__ = [
     "API",
@@ -27,36 +26,36 @@ __all__ = [
 API = api("AlterReplicaLogDirs")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LogDir:
     path: str
     topics: Sequence[Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     dirs: Sequence[LogDir]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlteredPartition:
     partition: Int32
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AlteredTopic:
     topic: str
     partitions: Sequence[AlteredPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     results: Sequence[AlteredTopic] = ()

@@ -6,12 +6,11 @@ The client derives the salted password, so the broker never sees the password it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32
+from coterie.protocol.codec.fields import Int8, Int32, message
 
 __all__ = [
     "API",
@@ -24,36 +23,40 @@ __all__ = [
 API = api("AlterUserScramCredentials")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Deletion:
     name: str
     mechanism: Int8
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Upsertion:
     name: str
     mechanism: Int8
     """1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
     iterations: Int32
     salt: bytes
-    salted_password: bytes = field(repr=False)
+    salted_password: bytes
+
+    def __repr__(self) -> str:
+        """Leave out the salt and the password."""
+        return f"Upsertion(name={self.name!r}, mechanism={self.mechanism}, iterations={self.iterations})"
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     deletions: Sequence[Deletion] = ()
     upsertions: Sequence[Upsertion] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Result:
     user: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     results: Sequence[Result] = ()

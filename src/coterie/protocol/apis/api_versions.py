@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import APIS, api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int16, Int32, Int64, wire
+from coterie.protocol.codec.fields import Int16, Int32, Int64, message, wire
+from coterie.structs import replace
 
 __all__ = [
     "ADVERTISED",
@@ -32,34 +32,34 @@ __all__ = [
 API = api("ApiVersions")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     client_software_name: str = wire(since=3, default="")
     client_software_version: str = wire(since=3, default="")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ApiVersion:
     api_key: Int16
     min_version: Int16
     max_version: Int16
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class SupportedFeature:
     name: str
     min_version: Int16
     max_version: Int16
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FinalizedFeature:
     name: str
     max_version_level: Int16
     min_version_level: Int16
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     error: ErrorCode = ErrorCode.NONE
     api_keys: Sequence[ApiVersion] = ()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import NOT_ASKED, api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32, wire
+from coterie.protocol.codec.fields import Int8, Int32, message, wire
 
 __all__ = [
     "API",
@@ -28,25 +27,25 @@ __all__ = [
 API = api("ConsumerGroupDescribe")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     group_ids: Sequence[str]
     include_authorized_operations: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class TopicPartitions:
     topic_id: UUID | None
     topic: str
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Assignment:
     topic_partitions: Sequence[TopicPartitions] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Member:
     member_id: str
     instance_id: str | None = None
@@ -63,7 +62,7 @@ class Member:
     """0: it still uses the classic protocol; 1: this one; -1: not known."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedGroup:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -76,7 +75,7 @@ class DescribedGroup:
     authorized_operations: Int32 = NOT_ASKED
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     groups: Sequence[DescribedGroup] = ()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from struct import Struct
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.encoding import COMPACT, LONG_STRING
 from coterie.protocol.messages import ConsumerGroupHeartbeatAnswer
 
@@ -30,13 +29,13 @@ __all__ = [
 API = api("ConsumerGroupHeartbeat")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class TopicPartitions:
     topic_id: UUID | None
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     """A heartbeat. A field that is None, or -1, has not changed since the member last sent it."""
 
@@ -54,12 +53,12 @@ class Request:
     """The partitions that the member owns."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Assignment:
     topic_partitions: Sequence[TopicPartitions] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

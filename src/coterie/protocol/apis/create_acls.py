@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import PatternType
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32
+from coterie.protocol.codec.fields import Int8, Int32, message
 
 __all__ = [
     "API",
@@ -26,7 +25,7 @@ __all__ = [
 API = api("CreateAcls")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Creation:
     """An ACL. The numbers are those of `coterie.protocol.acls`."""
 
@@ -39,18 +38,18 @@ class Creation:
     permission_type: Int8
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     creations: Sequence[Creation]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Result:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     results: Sequence[Result]

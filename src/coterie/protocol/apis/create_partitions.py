@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32
+from coterie.protocol.codec.fields import Int32, message
 
 __all__ = [
     "API",
@@ -26,12 +25,12 @@ __all__ = [
 API = api("CreatePartitions")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Assignment:
     broker_ids: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str
     count: Int32
@@ -39,21 +38,21 @@ class Topic:
     assignments: Sequence[Assignment] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[Topic]
     timeout_ms: Int32 = 60_000
     validate_only: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Result:
     name: str
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     results: Sequence[Result]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int16, Int32, wire
+from coterie.protocol.codec.fields import Int8, Int16, Int32, message, wire
 
 __all__ = [
     "API",
@@ -29,19 +28,19 @@ __all__ = [
 API = api("CreateTopics")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Assignment:
     partition: Int32
     broker_ids: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Config:
     name: str
     value: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class NewTopic:
     name: str
     num_partitions: Int32 = -1
@@ -50,14 +49,14 @@ class NewTopic:
     configs: Sequence[Config] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[NewTopic]
     timeout_ms: Int32 = 60_000
     validate_only: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreatedConfig:
     name: str
     value: str | None = None
@@ -66,7 +65,7 @@ class CreatedConfig:
     is_sensitive: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CreatedTopic:
     name: str
     topic_id: UUID | None = wire(since=7, default=None)
@@ -78,7 +77,7 @@ class CreatedTopic:
     configs: Sequence[CreatedConfig] | None = wire(since=5, default=())
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     topics: Sequence[CreatedTopic]

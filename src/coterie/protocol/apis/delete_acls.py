@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import PatternType
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32
+from coterie.protocol.codec.fields import Int8, Int32, message
 
 __all__ = [
     "API",
@@ -27,7 +26,7 @@ __all__ = [
 API = api("DeleteAcls")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Filter:
     """The numbers are those of `coterie.protocol.acls`."""
 
@@ -40,12 +39,12 @@ class Filter:
     permission_type: Int8
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     filters: Sequence[Filter]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeletedAcl:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = ""
@@ -58,14 +57,14 @@ class DeletedAcl:
     permission_type: Int8
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FilterResult:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = ""
     matching_acls: Sequence[DeletedAcl] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     filter_results: Sequence[FilterResult]

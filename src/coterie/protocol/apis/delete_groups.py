@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32
+from coterie.protocol.codec.fields import Int32, message
 from coterie.protocol.messages import DeleteGroup, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -16,18 +15,18 @@ __all__ = ["API", "read_request", "read_response", "write_request", "write_respo
 API = api("DeleteGroups")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     groups: Sequence[str]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Result:
     group_id: str
     error: ErrorCode
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = 0
     results: Sequence[_Result]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, Int64
+from coterie.protocol.codec.fields import Int32, Int64, message
 
 __all__ = [
     "API",
@@ -27,38 +26,38 @@ __all__ = [
 API = api("DeleteRecords")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Partition:
     partition: Int32
     offset: Int64
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str
     partitions: Sequence[Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[Topic]
     timeout_ms: Int32 = 60_000
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeletedPartition:
     partition: Int32
     low_watermark: Int64 = -1
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeletedTopic:
     name: str
     partitions: Sequence[DeletedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     topics: Sequence[DeletedTopic]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 
 __all__ = [
     "API",
@@ -28,20 +27,20 @@ API = api("DeleteTopics")
 BY_ID = API.by_id
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str | None = None
     topic_id: UUID | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     topics: Sequence[Topic] = wire(since=6, default=())
     topic_names: Sequence[str] = wire(until=5, default=())
     timeout_ms: Int32 = 60_000
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DeletedTopic:
     name: str | None = wire(nullable=6)
     topic_id: UUID | None = wire(since=6, default=None)
@@ -49,13 +48,13 @@ class DeletedTopic:
     message: str | None = wire(since=5, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     responses: Sequence[DeletedTopic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[Topic]
     timeout_ms: int = 60_000

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import PatternType
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32
+from coterie.protocol.codec.fields import Int8, Int32, message
 
 __all__ = [
     "API",
@@ -26,7 +25,7 @@ __all__ = [
 API = api("DescribeAcls")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     """A filter. The numbers are those of `coterie.protocol.acls`."""
 
@@ -39,7 +38,7 @@ class Request:
     permission_type: Int8
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Acl:
     principal: str
     host: str
@@ -47,7 +46,7 @@ class Acl:
     permission_type: Int8
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Resource:
     resource_type: Int8
     resource_name: str
@@ -55,7 +54,7 @@ class Resource:
     acls: Sequence[Acl]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

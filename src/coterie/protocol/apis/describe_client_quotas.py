@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Float64, Int8, Int32
+from coterie.protocol.codec.fields import Float64, Int8, Int32, message
 
 __all__ = [
     "ANY",
@@ -33,40 +32,40 @@ EXACT, DEFAULT, ANY = range(3)
 """The match types of a filter: entities with this name, those without a name (default), or any that have one."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Component:
     entity_type: str
     match_type: Int8
     match: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     components: Sequence[Component]
     strict: bool = False
     """True if entities must have the types of the filter and no others."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Entity:
     entity_type: str
     entity_name: str | None
     """None: the default of all others."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Quota:
     key: str
     value: Float64
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Entry:
     entity: Sequence[Entity]
     values: Sequence[Quota]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import NOT_ASKED, api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32, wire
+from coterie.protocol.codec.fields import Int8, Int32, message, wire
 
 __all__ = ["API", "Broker", "Request", "Response", "read_request", "read_response", "write_request", "write_response"]
 
 API = api("DescribeCluster")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     include_authorized_operations: bool = False
     endpoint_type: Int8 = wire(since=1, default=1)
@@ -23,7 +22,7 @@ class Request:
     include_fenced_brokers: bool = wire(since=2, default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Broker:
     node_id: Int32
     host: str
@@ -32,7 +31,7 @@ class Broker:
     is_fenced: bool = wire(since=2, default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

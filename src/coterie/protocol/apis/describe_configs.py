@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32, wire
+from coterie.protocol.codec.fields import Int8, Int32, message, wire
 
 __all__ = [
     "API",
@@ -27,7 +26,7 @@ __all__ = [
 API = api("DescribeConfigs")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Resource:
     resource_type: Int8
     resource_name: str
@@ -35,21 +34,21 @@ class Resource:
     """None: all there are."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     resources: Sequence[Resource]
     include_synonyms: bool = False
     include_documentation: bool = wire(since=3, default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Synonym:
     name: str
     value: str | None
     source: Int8
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Config:
     name: str
     value: str | None
@@ -61,7 +60,7 @@ class Config:
     documentation: str | None = wire(since=3, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Result:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -70,7 +69,7 @@ class Result:
     configs: Sequence[Config] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     results: Sequence[Result]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import NOT_ASKED, api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.messages import DescribedGroup, DescribedMember, DescribeGroup, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -21,13 +20,13 @@ SAYS_NOT_FOUND = 6
 DEAD = "Dead"
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     groups: Sequence[str]
     include_authorized_operations: bool = wire(since=3, default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Member:
     member_id: str
     instance_id: str | None = wire(since=4, default=None)
@@ -37,7 +36,7 @@ class _Member:
     assignment: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Group:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = wire(since=SAYS_NOT_FOUND, default=None)
@@ -49,7 +48,7 @@ class _Group:
     authorized_operations: Int32 = wire(since=3, default=NOT_ASKED)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=1, default=0)
     groups: Sequence[_Group]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, Int64, wire
+from coterie.protocol.codec.fields import Int32, Int64, message, wire
 
 __all__ = [
     "API",
@@ -27,19 +26,19 @@ __all__ = [
 API = api("DescribeLogDirs")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     topic: str
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[Topic] | None = None
     """None: all there are."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedPartition:
     partition: Int32
     size: Int64
@@ -47,13 +46,13 @@ class DescribedPartition:
     is_future: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedTopic:
     name: str
     partitions: Sequence[DescribedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class LogDir:
     error: ErrorCode = ErrorCode.NONE
     path: str
@@ -63,7 +62,7 @@ class LogDir:
     is_cordoned: bool = wire(since=5, default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = wire(since=3, default=ErrorCode.NONE)

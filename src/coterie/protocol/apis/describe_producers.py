@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, Int64
+from coterie.protocol.codec.fields import Int32, Int64, message
 
 __all__ = [
     "API",
@@ -27,18 +26,18 @@ __all__ = [
 API = api("DescribeProducers")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Producer:
     producer_id: Int64
     producer_epoch: Int32
@@ -49,7 +48,7 @@ class Producer:
     """The first offset of its open transaction; -1 if it has none."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedPartition:
     partition: Int32
     error: ErrorCode = ErrorCode.NONE
@@ -57,13 +56,13 @@ class DescribedPartition:
     active_producers: Sequence[Producer] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedTopic:
     name: str
     partitions: Sequence[DescribedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     topics: Sequence[DescribedTopic] = ()

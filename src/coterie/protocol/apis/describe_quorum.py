@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, Int64, UInt16, wire
+from coterie.protocol.codec.fields import Int32, Int64, UInt16, message, wire
 
 __all__ = [
     "API",
@@ -35,23 +34,23 @@ METADATA_TOPIC = "__cluster_metadata"
 """The only topic whose quorum can be asked for, and it has one partition."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Partition:
     partition: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     topic: str
     partitions: Sequence[Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Replica:
     """A controller, or a broker that follows them."""
 
@@ -63,7 +62,7 @@ class Replica:
     last_caught_up_timestamp: Int64 = wire(since=1, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedPartition:
     partition: Int32
     error: ErrorCode = ErrorCode.NONE
@@ -75,26 +74,26 @@ class DescribedPartition:
     observers: Sequence[Replica] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedTopic:
     topic: str
     partitions: Sequence[DescribedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Listener:
     name: str
     host: str
     port: UInt16
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Node:
     node_id: Int32
     listeners: Sequence[Listener]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = wire(since=2, default="")

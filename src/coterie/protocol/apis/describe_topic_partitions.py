@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import NOT_ASKED, api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32
+from coterie.protocol.codec.fields import Int32, message
 
 __all__ = [
     "API",
@@ -28,12 +27,12 @@ __all__ = [
 API = api("DescribeTopicPartitions")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Cursor:
     """The start of the next page."""
 
@@ -41,14 +40,14 @@ class Cursor:
     partition: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[Topic]
     response_partition_limit: Int32 = 2000
     cursor: Cursor | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedPartition:
     error: ErrorCode = ErrorCode.NONE
     partition: Int32
@@ -61,7 +60,7 @@ class DescribedPartition:
     offline_replicas: Sequence[Int32] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedTopic:
     error: ErrorCode = ErrorCode.NONE
     name: str | None
@@ -71,7 +70,7 @@ class DescribedTopic:
     authorized_operations: Int32 = NOT_ASKED
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     topics: Sequence[DescribedTopic]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int16, Int32, Int64
+from coterie.protocol.codec.fields import Int16, Int32, Int64, message
 
 __all__ = [
     "API",
@@ -25,18 +24,18 @@ __all__ = [
 API = api("DescribeTransactions")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     transactional_ids: Sequence[str]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     topic: str
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Transaction:
     error: ErrorCode = ErrorCode.NONE
     transactional_id: str
@@ -48,7 +47,7 @@ class Transaction:
     topics: Sequence[Topic] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     transaction_states: Sequence[Transaction] = ()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32
+from coterie.protocol.codec.fields import Int8, Int32, message
 
 __all__ = [
     "API",
@@ -21,25 +20,25 @@ __all__ = [
 API = api("DescribeUserScramCredentials")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class User:
     name: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     users: Sequence[User] | None = None
     """None, or none at all, are all users."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class CredentialInfo:
     mechanism: Int8
     """1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
     iterations: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Result:
     user: str
     error: ErrorCode = ErrorCode.NONE
@@ -47,7 +46,7 @@ class Result:
     credential_infos: Sequence[CredentialInfo] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32, wire
+from coterie.protocol.codec.fields import Int8, Int32, message, wire
 
 __all__ = [
     "API",
@@ -31,13 +30,13 @@ PREFERRED, UNCLEAN = 0, 1
 """Kinds of elections: of the preferred replica, or of any that is alive if none in sync is."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     topic: str
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     election_type: Int8 = wire(since=1, default=PREFERRED)
     topic_partitions: Sequence[Topic] | None = None
@@ -45,20 +44,20 @@ class Request:
     timeout_ms: Int32 = 60_000
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ElectedPartition:
     partition: Int32
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ElectedTopic:
     topic: str
     partitions: Sequence[ElectedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = wire(since=1, default=ErrorCode.NONE)

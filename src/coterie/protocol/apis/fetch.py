@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import Leader, NodeEndpoint, api
 from coterie.protocol.codec.codec import codec, parts_writer
-from coterie.protocol.codec.fields import Int8, Int32, Int64, Records, wire
+from coterie.protocol.codec.fields import Int8, Int32, Int64, Records, message, wire
 
 __all__ = [
     "API",
@@ -36,7 +35,7 @@ __all__ = [
 API = api("Fetch")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Partition:
     partition: Int32
     current_leader_epoch: Int32 = wire(since=9, default=-1)
@@ -48,27 +47,27 @@ class Partition:
     high_watermark: Int64 = wire(since=18, tag=1, default=(1 << 63) - 1)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     topic: str = wire(until=API.by_id - 1, default="")
     topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ForgottenTopic:
     topic: str = wire(until=API.by_id - 1, default="")
     topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ReplicaState:
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     cluster_id: str | None = wire(since=12, tag=0, default=None)
     replica_id: Int32 = wire(until=14, default=-1)
@@ -84,25 +83,25 @@ class Request:
     rack_id: str = wire(since=11, default="")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class EpochEnd:
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class SnapshotId:
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class AbortedTransaction:
     producer_id: Int64
     first_offset: Int64
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchedPartition:
     partition: Int32
     error: ErrorCode = ErrorCode.NONE
@@ -117,14 +116,14 @@ class FetchedPartition:
     records: Records | None = b""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class FetchedTopic:
     topic: str = wire(until=API.by_id - 1, default="")
     topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[FetchedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = wire(since=7, default=ErrorCode.NONE)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32, wire
+from coterie.protocol.codec.fields import Int8, Int32, message, wire
 
 __all__ = [
     "API",
@@ -33,14 +32,14 @@ MANY = 4
 """The first version with several keys."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     key: str = wire(until=3, default="")
     key_type: Int8 = wire(since=1, default=GROUP)
     keys: Sequence[str] = wire(since=4, default=())
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Coordinator:
     key: str
     node_id: Int32 = -1
@@ -50,7 +49,7 @@ class Coordinator:
     message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=1, default=0)
     error: ErrorCode = wire(until=3, default=ErrorCode.NONE)
@@ -61,13 +60,13 @@ class _Response:
     coordinators: Sequence[Coordinator] = wire(since=4, default=())
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     keys: Sequence[str]
     key_type: int = GROUP
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     """One coordinator per key, in the order of the keys."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.messages import Heartbeat, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -17,7 +16,7 @@ __all__ = ["API", "read_request", "read_response", "write_request", "write_respo
 API = api("Heartbeat")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     group_id: str
     generation_id: Int32
@@ -25,7 +24,7 @@ class _Request:
     instance_id: str | None = wire(since=3, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=1, default=0)
     error: ErrorCode

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 from coterie.protocol.api import api
 from coterie.protocol.apis.alter_configs import Response, Result
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8
+from coterie.protocol.codec.fields import Int8, message
 
 __all__ = [
     "API",
@@ -37,7 +36,7 @@ class AlterConfigOp(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Config:
     name: str
     operation: Int8
@@ -45,14 +44,14 @@ class Config:
     value: str | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Resource:
     resource_type: Int8
     resource_name: str
     configs: Sequence[Config]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     resources: Sequence[Resource]
     validate_only: bool = False

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int16, Int32, Int64, wire
+from coterie.protocol.codec.fields import Int16, Int32, Int64, message, wire
 
 __all__ = ["API", "Request", "Response", "read_request", "read_response", "write_request", "write_response"]
 
 API = api("InitProducerId")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     transactional_id: str | None = None
     transaction_timeout_ms: Int32 = 0
@@ -22,7 +20,7 @@ class Request:
     producer_epoch: Int16 = wire(since=3, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec, encoding_of
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.encoding import Encoding
 from coterie.protocol.messages import NO_GENERATION, JoinedGroup, JoinedMember, JoinGroup, Protocol, Token
 
@@ -25,13 +24,13 @@ HAS_REASON = 8
 SKIPS_ASSIGNMENT = 9
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Protocol:
     name: str
     metadata: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     group_id: str
     session_timeout_ms: Int32
@@ -43,14 +42,14 @@ class _Request:
     reason: str | None = wire(since=HAS_REASON, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Member:
     member_id: str
     instance_id: str | None = wire(since=HAS_INSTANCE, default=None)
     metadata: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=2, default=0)
     error: ErrorCode

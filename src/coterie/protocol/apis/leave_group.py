@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -19,28 +18,28 @@ MANY = 3
 """The first version in which several members leave at once, each with an error of its own."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Member:
     member_id: str
     instance_id: str | None = None
     reason: str | None = wire(since=5, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     group_id: str
     member_id: str = wire(until=2, default="")
     members: Sequence[_Member] = wire(since=MANY, default=())
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _LeftMember:
     member_id: str
     instance_id: str | None = None
     error: ErrorCode
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=1, default=0)
     error: ErrorCode

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import ResourceType, api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32, wire
+from coterie.protocol.codec.fields import Int8, Int32, message, wire
 
 __all__ = [
     "API",
@@ -24,19 +23,19 @@ __all__ = [
 API = api("ListConfigResources")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     resource_types: Sequence[Int8] = wire(since=1, default=())
     """The types to list; all if empty. Version 0 asks for client metrics."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ConfigResource:
     resource_name: str
     resource_type: Int8 = wire(since=1, default=int(ResourceType.CLIENT_METRICS))
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.messages import ListedGroup, ListGroups, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -16,13 +15,13 @@ __all__ = ["API", "read_request", "read_response", "write_request", "write_respo
 API = api("ListGroups")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     states: Sequence[str] = wire(since=4, default=())
     types: Sequence[str] = wire(since=5, default=())
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Group:
     group_id: str
     protocol_type: str
@@ -30,7 +29,7 @@ class _Group:
     group_type: str = wire(since=5, default="")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=1, default=0)
     error: ErrorCode = ErrorCode.NONE

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int8, Int32, Int64, wire
+from coterie.protocol.codec.fields import Int8, Int32, Int64, message, wire
 
 __all__ = [
     "API",
@@ -33,7 +32,7 @@ EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 """Instead of a time: the first record there is, behind the last one, the one with the latest time (KIP-734)."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Partition:
     partition: Int32
     current_leader_epoch: Int32 = wire(since=4, default=-1)
@@ -41,13 +40,13 @@ class Partition:
     """A time in ms, or one of -1 latest, -2 earliest, -3 largest time, -4 local earliest, -5 tiered latest, -6."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str
     partitions: Sequence[Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     replica_id: Int32 = -1
     isolation_level: Int8 = wire(since=2, default=0)
@@ -55,7 +54,7 @@ class Request:
     timeout_ms: Int32 = wire(since=10, default=0)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListedPartition:
     partition: Int32
     error: ErrorCode = ErrorCode.NONE
@@ -64,13 +63,13 @@ class ListedPartition:
     leader_epoch: Int32 = wire(since=4, default=-1)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListedTopic:
     name: str
     partitions: Sequence[ListedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = wire(since=2, default=0)
     topics: Sequence[ListedTopic]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32
+from coterie.protocol.codec.fields import Int32, message
 
 __all__ = [
     "API",
@@ -26,20 +25,20 @@ __all__ = [
 API = api("ListPartitionReassignments")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     timeout_ms: Int32 = 60_000
     topics: Sequence[Topic] | None = None
     """None: all there are."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OngoingPartition:
     partition: Int32
     replicas: Sequence[Int32]
@@ -47,13 +46,13 @@ class OngoingPartition:
     removing_replicas: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class OngoingTopic:
     name: str
     partitions: Sequence[OngoingPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, Int64, wire
+from coterie.protocol.codec.fields import Int32, Int64, message, wire
 
 __all__ = [
     "API",
@@ -24,7 +23,7 @@ __all__ = [
 API = api("ListTransactions")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     state_filters: Sequence[str] = ()
     producer_id_filters: Sequence[Int64] = ()
@@ -33,14 +32,14 @@ class Request:
     """A regular expression that the whole transactional id must match."""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ListedTransaction:
     transactional_id: str
     producer_id: Int64
     transaction_state: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     error: ErrorCode = ErrorCode.NONE

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import NOT_ASKED, api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
+from coterie.structs import replace
 
 __all__ = [
     "API",
@@ -28,7 +28,7 @@ __all__ = [
 API = api("Metadata")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     """A topic, by name or, from version 10 on, by id."""
 
@@ -36,7 +36,7 @@ class Topic:
     name: str | None = wire(nullable=10, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     topics: Sequence[Topic] | None = wire(nullable=1)
     """None: all there are."""
@@ -45,7 +45,7 @@ class Request:
     include_topic_authorized_operations: bool = wire(since=8, default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Broker:
     node_id: Int32
     host: str
@@ -53,7 +53,7 @@ class Broker:
     rack: str | None = wire(since=1, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedPartition:
     error: ErrorCode = ErrorCode.NONE
     partition: Int32
@@ -64,7 +64,7 @@ class DescribedPartition:
     offline_replicas: Sequence[Int32] = wire(since=5, default=())
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class DescribedTopic:
     error: ErrorCode = ErrorCode.NONE
     name: str | None = wire(nullable=12)
@@ -74,7 +74,7 @@ class DescribedTopic:
     authorized_operations: Int32 = wire(since=8, default=NOT_ASKED)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = wire(since=3, default=0)
     brokers: Sequence[Broker]

@@ -7,7 +7,6 @@ error UNKNOWN_TOPIC_ID, before the group handles the request (rule 21).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from struct import Struct
 from uuid import UUID
@@ -16,7 +15,7 @@ from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.apis.commits import read_topics, write_committed_topic, write_topics
 from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of, past_the_end, read_text
-from coterie.protocol.codec.fields import Int32, Int64, wire
+from coterie.protocol.codec.fields import Int32, Int64, message, wire
 from coterie.protocol.commit_rows import CommitRows, read_usual_commit
 from coterie.protocol.encoding import read_tags
 from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetsCommitted, Token
@@ -30,7 +29,7 @@ KNOWS_GROUP_ID_NOT_FOUND = 9
 NO_RETENTION = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Partition:
     partition: Int32
     offset: Int64
@@ -38,14 +37,14 @@ class _Partition:
     metadata: str | None = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Topic:
     name: str = wire(until=9, default="")
     topic_id: UUID | None = wire(since=BY_ID, default=None)
     partitions: Sequence[_Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     group_id: str
     generation_id: Int32 = -1
@@ -55,20 +54,20 @@ class _Request:
     topics: Sequence[_Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _CommittedPartition:
     partition: Int32
     error: ErrorCode
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _CommittedTopic:
     name: str = wire(until=9, default="")
     topic_id: UUID | None = wire(since=BY_ID, default=None)
     partitions: Sequence[_CommittedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=3, default=0)
     topics: Sequence[_CommittedTopic]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32
+from coterie.protocol.codec.fields import Int32, message
 from coterie.protocol.messages import DeletedPartition, OffsetDelete, OffsetsDeleted, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -17,36 +16,36 @@ __all__ = ["API", "read_request", "read_response", "write_request", "write_respo
 API = api("OffsetDelete")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Partition:
     partition: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Topic:
     name: str
     partitions: Sequence[_Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     group_id: str
     topics: Sequence[_Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _DeletedPartition:
     partition: Int32
     error: ErrorCode
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _DeletedTopic:
     name: str
     partitions: Sequence[_DeletedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     error: ErrorCode
     throttle_time_ms: Int32 = 0

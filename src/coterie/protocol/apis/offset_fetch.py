@@ -7,7 +7,6 @@ fills them in. The responses need `topic_id`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct, unpack
 from uuid import UUID
@@ -15,7 +14,7 @@ from uuid import UUID
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of
-from coterie.protocol.codec.fields import Int32, Int64, wire
+from coterie.protocol.codec.fields import Int32, Int64, message, wire
 from coterie.protocol.commit_rows import MOST_ROWS, FetchedRows
 from coterie.protocol.encoding import COMPACT, LONG_STRING, Encoding
 from coterie.protocol.messages import FetchedOffset, OffsetFetch, OffsetsFetched, Token
@@ -30,14 +29,14 @@ HAS_GROUP_ERROR = 2
 HAS_EPOCH = 5
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Topic:
     name: str = wire(until=9, default="")
     topic_id: UUID | None = wire(since=BY_ID, default=None)
     partitions: Sequence[Int32]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Group:
     group_id: str
     member_id: str | None = wire(since=9, default=None)
@@ -45,7 +44,7 @@ class _Group:
     topics: Sequence[_Topic] | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     group_id: str = wire(until=7, default="")
     topics: Sequence[_Topic] | None = wire(until=7, nullable=2, default=None)
@@ -53,7 +52,7 @@ class _Request:
     require_stable: bool = wire(since=7, default=False)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _FetchedPartition:
     partition: Int32
     offset: Int64
@@ -62,21 +61,21 @@ class _FetchedPartition:
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _FetchedTopic:
     name: str = wire(until=9, default="")
     topic_id: UUID | None = wire(since=BY_ID, default=None)
     partitions: Sequence[_FetchedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _FetchedGroup:
     group_id: str
     topics: Sequence[_FetchedTopic]
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=3, default=0)
     topics: Sequence[_FetchedTopic] = wire(until=7, default=())

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int32, Int64, wire
+from coterie.protocol.codec.fields import Int32, Int64, message, wire
 
 __all__ = [
     "API",
@@ -27,26 +26,26 @@ __all__ = [
 API = api("OffsetForLeaderEpoch")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Partition:
     partition: Int32
     current_leader_epoch: Int32 = -1
     leader_epoch: Int32
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     topic: str
     partitions: Sequence[Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     replica_id: Int32 = wire(since=3, default=-2)
     topics: Sequence[Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class EpochEnd:
     error: ErrorCode = ErrorCode.NONE
     partition: Int32
@@ -54,13 +53,13 @@ class EpochEnd:
     end_offset: Int64 = -1
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class TopicEnds:
     topic: str
     partitions: Sequence[EpochEnd]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     throttle_time_ms: Int32 = 0
     topics: Sequence[TopicEnds]

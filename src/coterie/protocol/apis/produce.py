@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import Leader, NodeEndpoint, api
 from coterie.protocol.codec.codec import codec, parts_writer
-from coterie.protocol.codec.fields import Int16, Int32, Int64, Records, wire
+from coterie.protocol.codec.fields import Int16, Int32, Int64, Records, message, wire
 
 __all__ = [
     "API",
@@ -32,20 +31,20 @@ __all__ = [
 API = api("Produce")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Partition:
     partition: Int32
     records: Records | None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Topic:
     name: str = wire(until=API.by_id - 1, default="")
     topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     transactional_id: str | None = wire(since=3, default=None)
     acks: Int16
@@ -53,13 +52,13 @@ class Request:
     topics: Sequence[Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class RecordError:
     batch_index: Int32
     message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProducedPartition:
     partition: Int32
     error: ErrorCode = ErrorCode.NONE
@@ -71,14 +70,14 @@ class ProducedPartition:
     current_leader: Leader | None = wire(since=10, tag=0, default=None)
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class ProducedTopic:
     name: str = wire(until=API.by_id - 1, default="")
     topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[ProducedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     responses: Sequence[ProducedTopic]
     throttle_time_ms: Int32 = 0

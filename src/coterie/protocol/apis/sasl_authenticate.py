@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.fields import Int64, wire
+from coterie.protocol.codec.fields import Int64, message, wire
 
 __all__ = ["API", "Request", "Response", "read_request", "read_response", "write_request", "write_response"]
 
 API = api("SaslAuthenticate")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     auth_bytes: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec
+from coterie.protocol.codec.fields import message
 
 __all__ = ["API", "Request", "Response", "read_request", "read_response", "write_request", "write_response"]
 
 API = api("SaslHandshake")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Request:
     mechanism: str
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class Response:
     error: ErrorCode = ErrorCode.NONE
     mechanisms: Sequence[str] = ()

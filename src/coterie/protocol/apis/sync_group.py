@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.codec.codec import codec, encoding_of
-from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.messages import SyncedGroup, SyncGroup, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -21,13 +20,13 @@ HAS_INSTANCE = 3
 NEEDS_PROTOCOL = 5
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Assignment:
     member_id: str
     assignment: bytes
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     group_id: str
     generation_id: Int32
@@ -38,7 +37,7 @@ class _Request:
     assignments: Sequence[_Assignment] = ()
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = wire(since=1, default=0)
     error: ErrorCode

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.apis.commits import write_topics
 from coterie.protocol.codec.codec import codec, encoding_of
-from coterie.protocol.codec.fields import Int16, Int32, Int64, wire
+from coterie.protocol.codec.fields import Int16, Int32, Int64, message, wire
 from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetsCommitted, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -18,7 +17,7 @@ __all__ = ["API", "read_request", "read_response", "write_request", "write_respo
 API = api("TxnOffsetCommit")
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Partition:
     partition: Int32
     offset: Int64
@@ -26,13 +25,13 @@ class _Partition:
     metadata: str | None = ""
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Topic:
     name: str
     partitions: Sequence[_Partition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Request:
     transactional_id: str
     group_id: str
@@ -44,19 +43,19 @@ class _Request:
     topics: Sequence[_Topic]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _CommittedPartition:
     partition: Int32
     error: ErrorCode
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _CommittedTopic:
     name: str
     partitions: Sequence[_CommittedPartition]
 
 
-@dataclass(slots=True, kw_only=True)
+@message
 class _Response:
     throttle_time_ms: Int32 = 0
     topics: Sequence[_CommittedTopic]

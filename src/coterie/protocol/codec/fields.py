@@ -1,6 +1,6 @@
 """The fields of a message: types are annotations, versions are beside the field.
 
-    @dataclass(slots=True, kw_only=True)
+    @message
     class Partition:
         error: ErrorCode
         partition: Int32
@@ -13,13 +13,15 @@ version `nullable` on. A tagged field is written only if it differs from its def
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, field, fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from coterie.errors import ErrorCode
+from coterie.structs import REQUIRED, DataStruct, default_of, field_names
+
+T = TypeVar("T")
 
 Int8 = Annotated[int, "b"]
 Int16 = Annotated[int, "h"]
@@ -44,16 +46,46 @@ class Wire(NamedTuple):
     tag: int | None = None
 
 
+class _Described(NamedTuple):
+    wire: Wire
+    default: Any
+
+
 def wire(
     *,
     since: int = 0,
     until: int = EVER,
     nullable: int = 0,
     tag: int | None = None,
-    default: Any = MISSING,
+    default: Any = REQUIRED,
 ) -> Any:
     """Describe a field; one that is not in every version needs a default for the others."""
-    return field(default=default, metadata={"wire": Wire(since, until, nullable, tag)})
+    return _Described(Wire(since, until, nullable, tag), default)
+
+
+_WIRES: dict[type, dict[str, Wire]] = {}
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def message(described: type[T]) -> type[T]:
+    """Make a message of a class whose fields are annotated, and described by `wire` where they need it."""
+    namespace = {name: value for name, value in vars(described).items() if name not in {"__dict__", "__weakref__"}}
+    wires = {}
+    for name, value in vars(described).items():
+        if isinstance(value, _Described):
+            wires[name] = value.wire
+            del namespace[name]
+            if value.default is not REQUIRED:
+                namespace[name] = value.default
+    struct: Any = type(DataStruct)
+    made: Any = struct(described.__name__, (DataStruct,), namespace, kw_only=True)
+    _WIRES[made] = wires
+    return made  # type: ignore[no-any-return]
+
+
+def is_message(hint: Any) -> bool:
+    """Return whether it is a message: a class made by `message`, or a data struct whose fields need no `wire`."""
+    return isinstance(hint, type) and issubclass(hint, DataStruct)
 
 
 class MessageField(NamedTuple):
@@ -72,17 +104,17 @@ class MessageField(NamedTuple):
 @cache
 def members(message: type) -> tuple[MessageField, ...]:
     hints = get_type_hints(message, include_extras=True)
-    return tuple(_member(field, hints[field.name]) for field in fields(message))
+    return tuple(_member(message, name, hints[name]) for name in field_names(message))
 
 
-def _member(field: Field[Any], hint: Any) -> MessageField:
+def _member(message: type, name: str, hint: Any) -> MessageField:
     optional = False
     if get_origin(hint) in {Union, UnionType}:
         hint, *others = (arg for arg in get_args(hint) if arg is not NoneType)
-        assert not others, f"{field.name}: one type, and None, is all a field can be"
+        assert not others, f"{name}: one type, and None, is all a field can be"
         optional = True
-    assert hint is not UUID or optional, f"{field.name}: the zero UUID means none"
-    return MessageField(field.name, hint, optional, field.metadata.get("wire") or Wire(), field.default)
+    assert hint is not UUID or optional, f"{name}: the zero UUID means none"
+    return MessageField(name, hint, optional, _WIRES.get(message, {}).get(name) or Wire(), default_of(message, name))
 
 
 def present(message: type, version: int, *, tagged: bool) -> list[MessageField]:

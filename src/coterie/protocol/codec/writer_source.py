@@ -25,13 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from coterie.protocol.buffer import uvarint
-from coterie.protocol.codec.fields import MessageField, is_records, number_format, present
+from coterie.protocol.codec.fields import MessageField, is_message, is_records, number_format, present
 from coterie.protocol.codec.python_source import SHORT, Source, repeated, shape
 from coterie.protocol.encoding import COMPACT, OLD, Encoding
 
@@ -110,7 +109,7 @@ class _Writer:
         if not member.may_be_null(self._version):
             unsaid = self.source.use(_unsaid, "unsaid")
             self._unless_null(hint, inner, f"raise {unsaid}({value}, {member.name!r}, {self._version})")
-        elif is_dataclass(hint):
+        elif is_message(hint):
             self._unless_null(hint, inner, r"append(b'\xff')", r"append(b'\x01')")  # KIP-893
         else:
             self._unless_null(hint, inner, f"append({self._lengths(hint)}[-1])")
@@ -138,7 +137,7 @@ class _Writer:
             self._run.append((code, value))
         elif hint is UUID:
             self._run.append(("16s", f"({value} or {self.source.use(_NO_ID, 'no_id')}).int.to_bytes(16)"))
-        elif is_dataclass(hint):
+        elif is_message(hint):
             assert isinstance(hint, type)
             self._message(hint, value)
         else:
@@ -154,7 +153,7 @@ class _Writer:
                 source.line(given)
             if get_origin(hint) is Sequence:
                 self._list(get_args(hint)[0], value)
-            elif is_dataclass(hint):
+            elif is_message(hint):
                 self.value(hint, value)
             elif hint is str:
                 source.line(f"data = {value}.encode()")

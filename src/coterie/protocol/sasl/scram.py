@@ -9,11 +9,11 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import new as new_hash
 from hashlib import pbkdf2_hmac
 
 from coterie.protocol.sasl import SaslError
+from coterie.structs import DataStruct
 
 __all__ = [
     "HASHES",
@@ -51,8 +51,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
     return pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
 
 
-@dataclass(frozen=True, slots=True)
-class ScramCredential:
+class ScramCredential(DataStruct, frozen=True):
     """The credential that a broker stores in place of a user's password."""
 
     salt: bytes

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from coterie.errors import CoterieError
+from coterie.structs import field_names, is_data
 
 __all__ = ["read", "schema_of", "write"]
 
@@ -56,7 +56,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
         if _is_list(origin) and isinstance(value, list):
             of = (get_args(one) or (Any,))[0]
             return [read(of, each, f"{where}[{number}]") for number, each in enumerate(value)]
-        if is_dataclass(one) and isinstance(value, dict):
+        if is_data(one) and isinstance(value, dict):
             return _read_object(one, value, where)
         if one is Any:
             return value
@@ -65,7 +65,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
 
 def _read_object(kind: Any, value: Mapping[str, Any], where: str) -> Any:
     hints = get_type_hints(kind)
-    known = [each.name for each in fields(kind)]
+    known = field_names(kind)
     for name in value:
         if name not in known:
             raise CoterieError(f"{where} has no {name!r}: it has {', '.join(known)}")
@@ -91,8 +91,8 @@ def write(value: Any) -> Any:
             return data.decode()
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(data).decode()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: write(getattr(value, each.name)) for each in fields(value) if not each.name.startswith("_")}
+    if is_data(value) and not isinstance(value, type):
+        return {name: write(getattr(value, name)) for name in field_names(value) if not name.startswith("_")}
     if isinstance(value, Mapping):
         return {str(write(name)): write(each) for name, each in value.items()}
     if hasattr(value, "_asdict"):
@@ -124,7 +124,7 @@ def _plain_schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
         return {"type": names[kind]}
     if isinstance(kind, type) and issubclass(kind, Enum):
         return {"type": "string", "enum": [write(one) for one in kind]}
-    if is_dataclass(kind) or (isinstance(kind, type) and hasattr(kind, "_fields")):
+    if is_data(kind) or (isinstance(kind, type) and hasattr(kind, "_fields")):
         return _object_schema(kind, components)
     if _is_mapping(origin):
         of = (get_args(kind) or (str, Any))[1]
@@ -140,7 +140,7 @@ def _object_schema(kind: Any, components: dict[str, Any]) -> dict[str, Any]:
     if name not in components:
         components[name] = {}  # it may have itself as a field
         hints = {each: hint for each, hint in get_type_hints(kind).items() if not each.startswith("_")}
-        names = [each.name for each in fields(kind)] if is_dataclass(kind) else list(kind._fields)
+        names = field_names(kind) if is_data(kind) else kind._fields
         shown = [each for each in names if not each.startswith("_")]
         components[name] = {
             "type": "object",
@@ -175,7 +175,7 @@ def _in_words(wanted: Sequence[Any]) -> str:
     words = {str: "text", bool: "true or false", int: "a whole number", float: "a number", NoneType: "null"}
     words[bytes] = 'text or {"base64": "..."}'
     said = [
-        words.get(one) or ("an object" if _is_mapping(get_origin(one) or one) or is_dataclass(one) else "a list")
+        words.get(one) or ("an object" if _is_mapping(get_origin(one) or one) or is_data(one) else "a list")
         for one in wanted
     ]
     return " or ".join(said)
