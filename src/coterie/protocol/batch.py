@@ -258,6 +258,15 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         at += header.size
 
 
+def end_of(data: Buffer) -> int:
+    """Return the offset after the last of whole batches that were read from a log; 0 if there are none."""
+    at = end = 0
+    while at < len(data):
+        header = parse_header(data, at)
+        at, end = at + header.size, header.next_offset
+    return end
+
+
 def assign(data: MutableBuffer, at: int, base_offset: int, leader_epoch: int) -> None:
     """Give the batch its place in the log. Both fields lie before the checksum, which stays right."""
     _INT64.pack_into(data, at, base_offset)
