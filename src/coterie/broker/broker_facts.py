@@ -42,15 +42,6 @@ class FilesReloaded(Fact):
 
 
 @dataclass(slots=True)
-class TransactionRefused(Fact):
-    """A client asked for a transaction. Most clients show the error's code alone, so the reason is recorded here."""
-
-    client_id: str
-    transactional_id: str
-    why: str
-
-
-@dataclass(slots=True)
 class AuthorizationDenied(Fact):
     """The ACLs do not allow what a client asked for."""
 

@@ -208,6 +208,10 @@ class TransactionMarker:
     producer_id: int
     producer_epoch: int
     committed: bool
+    partition: int = 0
+    coordinator_epoch: int = 0
+    is_strict: bool = False
+    """The marker must have a higher epoch than the producer's last batch, unless nothing is open (KIP-890)."""
 
 
 @dataclass(slots=True)

@@ -131,7 +131,7 @@ class TransactionCoordinator:
             effects += lifecycle.loaded(transaction, now_ms)
         return effects
 
-    def lose(self, partition: int) -> Effects:
+    def lose(self, partition: int, _now_ms: int) -> Effects:
         """Another node leads the partition now: answer all waiting requests, and forget its ids."""
         self._loading.pop(partition, None)
         shard = self.shards.pop(partition, {})
@@ -184,6 +184,11 @@ class TransactionCoordinator:
             for transaction in list(self.transactions())
             for effect in lifecycle.expire(transaction, expiration_ms, now_ms)
         ]
+
+    def has(self, transaction: Transaction) -> bool:
+        """Return whether this is still the one object of its transactional id."""
+        shard = self.shards.get(self.partition_of(transaction.transactional_id), {})
+        return shard.get(transaction.transactional_id) is transaction
 
     def transactions(self) -> Iterator[Transaction]:
         for shard in self.shards.values():
