@@ -222,7 +222,7 @@ class GroupApis:
         return None if request.group_id else _refused(request, ErrorCode.INVALID_GROUP_ID)
 
     def _answer_txn_offset_commit(self, call: Call, reply: OffsetsCommitted, now_ms: int) -> Effects:
-        if call.version < KNOWS_LOADING:  # TV4
+        if call.version < KNOWS_LOADING:  # TX4
             loading, other = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
             reply.errors = [other if error is loading else error for error in reply.errors]
         return self._responses.answer(call, reply, now_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import describe_producers, describe_transactions, list_transactions, write_txn_markers
 from coterie.storage.metadata_files import is_legal_name
 
+LONGEST_PATTERN = 10_000
 NOT_HERE = "This server does not host this topic-partition."
 
 
@@ -137,7 +139,7 @@ class TransactionAdminApis:
         request = list_transactions.read_request(frame, at, call.version)
         coordinator = self.transactions.coordinator
         pattern = request.transactional_id_pattern
-        if pattern and why_invalid(pattern) is not None:
+        if pattern and not _is_pattern(pattern):
             response = list_transactions.Response(error=ErrorCode.INVALID_REGULAR_EXPRESSION)
         elif coordinator.is_loading_any:  # half a list would be a lie
             response = list_transactions.Response(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -232,6 +234,17 @@ class TransactionAdminApis:
 
 
 def _any(_transactional_id: str) -> bool:
+    return True
+
+
+def _is_pattern(text: str) -> bool:
+    """Return whether this is an expression for RE2 and for others: RE2 takes too high a repetition for plain text."""
+    if len(text) > LONGEST_PATTERN or why_invalid(text) is not None:
+        return False
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        return False
     return True
 
 

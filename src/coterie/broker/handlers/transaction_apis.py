@@ -40,7 +40,7 @@ KNOWS_FENCED: Mapping[str, int] = {
     "AddOffsetsToTxn": 2,
     "EndTxn": 2,
 }
-"""The first version of each API with the error PRODUCER_FENCED; older ones have INVALID_PRODUCER_EPOCH (TV4)."""
+"""The first version of each API with the error PRODUCER_FENCED; older ones have INVALID_PRODUCER_EPOCH (TX4)."""
 BUMPS_EPOCH = 5
 """The first version of EndTxn that bumps the epoch."""
 DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

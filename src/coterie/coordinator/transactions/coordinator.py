@@ -165,7 +165,7 @@ class TransactionCoordinator:
         return effects
 
     def _refusal(self, event: Any, partition: int, shard: Mapping[str, Transaction] | None) -> ErrorCode:
-        """Return why a request does not reach its id; the request's own mistakes come first (TI2, TV4)."""
+        """Return why a request does not reach its id; the request's own mistakes come first (TI2, TX4)."""
         if isinstance(event, InitProducerId):
             error = init_refusal(event, self.settings.transaction_max_timeout_ms)
         elif type(event) in REFUSALS and not event.transactional_id:
