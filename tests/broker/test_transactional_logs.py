@@ -14,7 +14,7 @@ MARKER = "20 00 00 00 08 00 00 00 01 0c 00 00"
 
 
 def raw(client: TransactionalClient, partition: int = 0) -> bytes:
-    return bytes(client.read(0, partition=partition, committed=False).records or b"")
+    return bytes(client.read_log(0, partition=partition, committed=False).records or b"")
 
 
 def test_a_marker_to_the_byte() -> None:
@@ -47,12 +47,12 @@ def test_the_last_stable_offset_is_that_of_the_oldest_open_transaction() -> None
     client.write(b"a")
     other.write(b"b")
     client.produce("t", b"plain")
-    answer = client.read(committed=False)
+    answer = client.read_log(committed=False)
     assert (answer.high_watermark, answer.last_stable_offset, answer.aborted_transactions) == (4, 1, None)
-    answer = client.read()
+    answer = client.read_log()
     assert [header.base_offset for _, header in batches(bytes(answer.records or b""))] == [0]
     assert answer.aborted_transactions == []
-    beyond = client.read(2)
+    beyond = client.read_log(2)
     assert (beyond.error, beyond.records, beyond.aborted_transactions) == (NONE, b"", [])
     assert client.last_stable() == 1
     client.end(commit=True)
@@ -60,7 +60,7 @@ def test_the_last_stable_offset_is_that_of_the_oldest_open_transaction() -> None
     other.end(commit=False)
     assert client.last_stable() == 6
     assert client.committed_values() == [b"plain", b"a", b"plain"]
-    assert client.read(committed=False).aborted_transactions is None
+    assert client.read_log(committed=False).aborted_transactions is None
 
 
 def test_timestamps_beyond_the_last_stable_offset_are_not_found() -> None:
@@ -107,7 +107,7 @@ def test_aborted_transactions_are_listed_in_the_order_of_their_markers() -> None
     first.end(commit=False)  # 4
 
     def listed(offset: int, **options: int) -> list[tuple[int, int]]:
-        found = first.read(offset, **options).aborted_transactions
+        found = first.read_log(offset, **options).aborted_transactions
         assert found is not None
         return [(one.producer_id, one.first_offset) for one in found]
 
@@ -126,7 +126,7 @@ def test_a_transaction_without_data_in_a_partition_is_not_listed() -> None:
     client.add(T1)
     assert client.last_stable(1) == 0
     client.end(commit=False)
-    answer = client.read(partition=1)
+    answer = client.read_log(partition=1)
     assert (answer.last_stable_offset, answer.aborted_transactions) == (1, [])
 
 
@@ -213,7 +213,7 @@ def test_a_topic_is_deleted_under_an_open_transaction() -> None:
     assert client.write(b"e", topic="again", sequence=1).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert not client.end(commit=True).error
     assert client.committed_values() == [b"a"]
-    assert [header.is_control for _, header in batches(bytes(client.read(topic="again").records or b""))] == [True]
+    assert [header.is_control for _, header in batches(bytes(client.read_log(topic="again").records or b""))] == [True]
 
 
 def test_records_are_deleted_under_an_open_transaction() -> None:

@@ -17,6 +17,8 @@ from coterie.protocol.apis import (
     init_producer_id,
     list_transactions,
 )
+from coterie.protocol.batch import batches
+from coterie.protocol.records import records
 from coterie.protocol.transaction_state import TRANSACTION_STATE_TOPIC, TransactionStatus, read_transaction_record
 from logs import batch
 
@@ -38,8 +40,6 @@ def records_of(world: World, tx: str = TX) -> list[TransactionStatus | None]:
 
 
 def records_in(data: bytes) -> list[tuple[bytes, bytes | None]]:
-    from coterie.protocol.batch import batches
-    from coterie.protocol.records import records
 
     return [(record.key or b"", record.value) for at, header in batches(data) for record in records(data, header, at)]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.driver import Client, World
-from broker.speaker import fetch_request, produce_request
+from broker.peer import Peer
+from broker.speaker import Speaker, fetch_request, produce_request
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import (
     add_offsets_to_txn,
@@ -28,7 +29,15 @@ from coterie.protocol.batch import batches
 from coterie.protocol.messages import CommitPartition, JoinedGroup, OffsetCommit, OffsetFetch
 from coterie.protocol.records import BatchRecord, build_batch, records
 
-__all__ = ["TX", "TransactionalClient", "transactional_batch", "world_with_topics"]
+__all__ = [
+    "QUICK",
+    "TX",
+    "TransactionalClient",
+    "TransactionalPeer",
+    "TransactionalSpeaker",
+    "transactional_batch",
+    "world_with_topics",
+]
 
 TX = "orders-tx"
 TIMEOUT_MS = 60_000
@@ -61,14 +70,14 @@ def transactional_batch(
     return bytes(made)
 
 
-class TransactionalClient(Client):
+class TransactionalSpeaker(Speaker):
     """A client with a transactional id. `ids` are the producer id and the epoch that it was given last."""
 
-    def __init__(self, world: World, tx: str = TX, node: int | None = None) -> None:
-        super().__init__(world, world.node if node is None else world.cluster.nodes[node])
-        world._clients[self.connection] = self
-        self.tx = tx
-        self.ids = (-1, -1)
+    tx = TX
+    ids = (-1, -1)
+
+    def __init__(self) -> None:
+        super().__init__()
         self.sequences: dict[tuple[str, int], int] = {}
 
     def find(self, key: str | None = None) -> find_coordinator.Coordinator:
@@ -244,7 +253,7 @@ class TransactionalClient(Client):
         assert not found.error
         return list(found.active_producers)
 
-    def read(
+    def read_log(
         self, offset: int = 0, *, partition: int = 0, topic: str = "t", committed: bool = True, **options: Any
     ) -> fetch.FetchedPartition:
         request = fetch_request({topic: {partition: offset}}, isolation_level=int(committed), max_wait_ms=0, **options)
@@ -252,15 +261,17 @@ class TransactionalClient(Client):
         return answer
 
     def committed_values(self, partition: int = 0, topic: str = "t") -> list[bytes | None]:
-        """What a read_committed consumer hands out: the rule is that of Java's client."""
+        return self.committed_from(0, partition, topic)[0]
+
+    def committed_from(self, at: int, partition: int = 0, topic: str = "t") -> tuple[list[bytes | None], int]:
+        """What a read_committed consumer hands out, by the rule of Java's client, and where it goes on."""
         found: list[bytes | None] = []
-        at = 0
         while True:
-            answer = self.read(at, partition=partition, topic=topic)
+            answer = self.read_log(at, partition=partition, topic=topic)
             assert not answer.error
             data = bytes(answer.records or b"")
             if not data:
-                return found
+                return found, at
             waiting = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())
             aborted: set[int] = set()
             for position, header in batches(data):
@@ -308,6 +319,23 @@ class TransactionalClient(Client):
         answer = self.ask(write_txn_markers, write_txn_markers.Request(markers=[marker]), version)
         error: ErrorCode = answer.markers[0].topics[0].partitions[0].error
         return error
+
+
+class TransactionalClient(TransactionalSpeaker, Client):
+    """The same, on a connection to a node without sockets."""
+
+    def __init__(self, world: World, tx: str = TX, node: int | None = None) -> None:
+        Client.__init__(self, world, world.node if node is None else world.cluster.nodes[node])
+        world._clients[self.connection] = self
+        self.tx = tx
+
+
+class TransactionalPeer(TransactionalSpeaker, Peer):
+    """The same, on a real socket."""
+
+    def __init__(self, bootstrap: str, tx: str = TX) -> None:
+        Peer.__init__(self, bootstrap)
+        self.tx = tx
 
 
 class _TxnOffsetCommit:

@@ -11,6 +11,7 @@ from coterie.coordinator.transactions.events import (
     MarkersDelayed,
     TimeoutCheckDue,
 )
+from coterie.coordinator.transactions.states import COMPLETE_COMMIT
 from coterie.coordinator.transactions.transaction import LAST_EPOCH
 from coterie.errors import ErrorCode, IllegalTransitionError
 from coterie.protocol.transaction_state import TransactionStatus, TransactionValue
@@ -326,7 +327,6 @@ def test_an_impossible_transition_is_a_mistake() -> None:
     world.init()
     transaction = world.transaction()
     assert transaction is not None
-    from coterie.coordinator.transactions.states import COMPLETE_COMMIT
 
     with pytest.raises(IllegalTransitionError, match="from Empty"):
         transaction.change(transaction.value(COMPLETE_COMMIT, 0), -1)
