@@ -108,8 +108,9 @@ def states() -> str:
         "",
         "## Transactions",
         "",
-        "The rules are in [semantics-transactions.md](semantics-transactions.md). The producer id is right and the epoch "
-        "is the current one, unless another is named. Produce and TxnOffsetCommit have other names for some errors.",
+        "The rules are in [semantics-transactions.md](semantics-transactions.md).",
+        "",
+        "The producer id is right and the epoch the current one, unless another is named.",
         "",
         "| from | to |",
         "|---|---|",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.speaker import fetch_request
 from broker.transactional import TransactionalClient, world_with_topics
 from coterie.errors import ErrorCode
@@ -106,7 +108,7 @@ def test_aborted_transactions_are_listed_in_the_order_of_their_markers() -> None
     second.end(commit=False)  # 3
     first.end(commit=False)  # 4
 
-    def listed(offset: int, **options: int) -> list[tuple[int, int]]:
+    def listed(offset: int, **options: Any) -> list[tuple[int, int]]:
         found = first.read_log(offset, **options).aborted_transactions
         assert found is not None
         return [(one.producer_id, one.first_offset) for one in found]

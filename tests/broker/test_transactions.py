@@ -116,7 +116,7 @@ def test_elsewhere_than_at_the_coordinator() -> None:
     assert client.end(commit=True).error is ErrorCode.NOT_COORDINATOR
     assert client.state == "NOT_COORDINATOR"
     assert client.commit_offsets({T0: 1}) == [ErrorCode.NOT_COORDINATOR]
-    assert client.list().transaction_states == []
+    assert client.listing().transaction_states == []
     assert client.write(b"a").error is ErrorCode.NOT_ENOUGH_REPLICAS
     assert not client.init(tx=None).error, "a producer without a transactional id needs no coordinator"
 
@@ -329,7 +329,7 @@ def test_transactions_are_listed_by_all_filters_at_once() -> None:
     world.advance(1_000)
 
     def listed(**filters: object) -> list[str]:
-        answer = client.list(**filters)
+        answer = client.listing(**filters)
         assert not answer.error
         return [one.transactional_id for one in answer.transaction_states]
 
@@ -337,14 +337,14 @@ def test_transactions_are_listed_by_all_filters_at_once() -> None:
     assert listed(state_filters=["Ongoing"]) == ["orders-too"]
     assert listed(state_filters=["Ongoing"], producer_id_filters=[client.ids[0]]) == []
     assert listed(producer_id_filters=[client.ids[0]]) == [TX]
-    unknown = client.list(state_filters=["ongoing", "Dead", "PrepareEpochFence"])
+    unknown = client.listing(state_filters=["ongoing", "Dead", "PrepareEpochFence"])
     assert (unknown.unknown_state_filters, unknown.transaction_states) == (["ongoing"], [])
     assert listed(duration_filter=999, state_filters=["Ongoing"]) == ["orders-too"]
     assert listed(duration_filter=1_000) == [TX], "an Empty one has lasted for ever"
     assert listed(transactional_id_pattern="orders-t.o") == ["orders-too"]
     assert listed(transactional_id_pattern="orders") == [], "the whole id must match"
     assert len(listed(transactional_id_pattern="")) == 2
-    assert client.list(transactional_id_pattern="(").error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert client.listing(transactional_id_pattern="(").error is ErrorCode.INVALID_REGULAR_EXPRESSION
     old = client.ask(list_transactions, list_transactions.Request(), 0)
     assert len(old.transaction_states) == 2
 

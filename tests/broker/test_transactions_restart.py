@@ -248,7 +248,7 @@ def test_nodes_work_together() -> None:
     stranger.ids = client.ids
     assert stranger.init().error is ErrorCode.NOT_COORDINATOR
     assert stranger.state == "NOT_COORDINATOR"
-    assert stranger.list().transaction_states == []
+    assert stranger.listing().transaction_states == []
     for number in range(6):
         assert not at_leader(world, client, number).write(b"%d" % number, partition=number).error
     assert not client.end(commit=True).error

@@ -69,7 +69,7 @@ def test_a_transaction_needs_rights_on_id_topic_and_group() -> None:
     assert bob.write(b"a").error is TXID
     assert bob.commit_offsets({T0: 1}) == [TXID]
     assert bob.describe()[0].error is TXID
-    assert bob.list().transaction_states == []
+    assert bob.listing().transaction_states == []
     rights.allow(AclOperation.WRITE, ID, "orders-tx")
     assert bob.add(T0)[T0] is TOPIC_DENIED
     assert bob.write(b"a").error is TOPIC_DENIED
@@ -83,7 +83,7 @@ def test_a_transaction_needs_rights_on_id_topic_and_group() -> None:
     assert bob.add(T0)[T0] is NONE
     assert bob.commit_offsets({T0: 1}) == [NONE]
     assert not bob.write(b"a").error
-    assert [one.transactional_id for one in bob.list().transaction_states] == ["orders-tx"]
+    assert [one.transactional_id for one in bob.listing().transaction_states] == ["orders-tx"]
     assert bob.partitions == [T0], "the topic of the groups may not be described"
     assert not bob.end(commit=True).error
 

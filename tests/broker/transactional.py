@@ -224,8 +224,8 @@ class TransactionalSpeaker(Speaker):
             producer_id=producer_id,
             producer_epoch=epoch,
         )
-        frame = _TxnOffsetCommit(self.tx)
-        return list(self.ask(frame, request, version).errors)
+        api: Any = _TxnOffsetCommit(self.tx)
+        return list(self.ask(api, request, version).errors)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class TransactionalSpeaker(Speaker):
         (one,) = self.describe()
         return [(topic.topic, number) for topic in one.topics for number in topic.partitions]
 
-    def list(self, **filters: Any) -> list_transactions.Response:
+    def listing(self, **filters: Any) -> list_transactions.Response:
         answer: list_transactions.Response = self.ask(list_transactions, list_transactions.Request(**filters))
         return answer
 
