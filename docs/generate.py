@@ -16,6 +16,7 @@ from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PR
 from coterie.coordinator.classic.states import NEXT, Answer, Do, State
 from coterie.coordinator.classic.states import TABLES as STATE_TABLES
 from coterie.coordinator.consumer import states as consumer_states
+from coterie.coordinator.transactions import states as transaction_states
 from coterie.errors import ErrorCode
 from coterie.protocol.apis.__main__ import page as apis
 from coterie.settings.broker_settings import BrokerSettings
@@ -104,8 +105,40 @@ def states() -> str:
             f"| {consumer_states.ON_CLASSIC_SYNC[each].name} |"
             for each in consumer_states.ClassicSituation
         ),
+        "",
+        "## Transactions",
+        "",
+        "The rules are in [semantics-transactions.md](semantics-transactions.md).",
+        "",
+        "The producer id is right and the epoch the current one, unless another is named.",
+        "",
+        "| from | to |",
+        "|---|---|",
+        *(
+            f"| {state} | {', '.join(target for target in transaction_states.State if target in following)} |"
+            for state, following in transaction_states.NEXT.items()
+        ),
+        "",
+        "| | " + " | ".join(_transaction_state(state) for state in transaction_states.State) + " |",
+        "|---" * (len(transaction_states.State) + 1) + "|",
+        *(
+            f"| {name} | " + " | ".join(_transaction_cell(table[state]) for state in transaction_states.State) + " |"
+            for name, table in transaction_states.TABLES.items()
+        ),
+        "",
+        "| word | meaning |",
+        "|---|---|",
+        *(f"| {_transaction_cell(what)} | {what.value} |" for what in transaction_states.Do),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _transaction_state(state: transaction_states.State) -> str:
+    return "absent" if state is transaction_states.DEAD else state.value
+
+
+def _transaction_cell(what: transaction_states.Answer) -> str:
+    return what.name if isinstance(what, ErrorCode) else what.name.lower().replace("_", " ")
 
 
 def _cell(what: Answer) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
+TRANSACTIONS = r"T[XFSIAEPOLTRDMN]\d+"
+"""The numbers of rules of transactions."""
 NOT_YET = {
     "D4": "nothing has to be loaded before producer ids are given out",
 }
@@ -23,7 +25,9 @@ def rules() -> set[str]:
     secured = re.findall(r"^- \*\*(S\d+)\.\*\*", security, re.MULTILINE)
     newer = (ROOT / "docs" / "semantics-kip848.md").read_text()
     consumer = re.findall(r"^- \*\*(K\d+)\.\*\*", newer, re.MULTILINE)
-    return {*named, *secured, *consumer, *re.findall(r"^(\d+)\. ", numbered, re.MULTILINE)}
+    transactions = (ROOT / "docs" / "semantics-transactions.md").read_text()
+    transactional = re.findall(rf"^- \*\*({TRANSACTIONS})\.\*\*", transactions, re.MULTILINE)
+    return {*named, *secured, *consumer, *transactional, *re.findall(r"^(\d+)\. ", numbered, re.MULTILINE)}
 
 
 def cited() -> dict[str, list[str]]:
@@ -41,7 +45,7 @@ def citations(text: str) -> set[str]:
     numbers = [
         one for many in re.findall(r"[Rr]ules? ((?:\d+(?:, | and )?)+)", text) for one in re.findall(r"\d+", many)
     ]
-    return {*numbers, *re.findall(r"\b([CMDSK]\d+)\b", text)}
+    return {*numbers, *re.findall(rf"\b([CMDSK]\d+|{TRANSACTIONS})\b", text)}
 
 
 def test_every_rule_is_cited_by_a_test() -> None:

@@ -28,6 +28,7 @@ OTHER_BOUNDS = {
     "group.initial.rebalance.delay.ms": "Kafka takes a negative one; it means nothing",
     "offset.metadata.max.bytes": "Kafka takes a negative one, and then every commit is refused",
     "offsets.topic.segment.bytes": "Kafka takes less than segment.bytes may be, and then never finds a coordinator",
+    "transaction.state.log.segment.bytes": "the same",
     "log.roll.ms": "Kafka refuses 0 and less when it starts",
     "log.roll.jitter.ms": "Kafka takes a negative one; it means nothing",
     "log.flush.interval.ms": "the bound of flush.ms, which it becomes",

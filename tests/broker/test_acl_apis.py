@@ -18,6 +18,7 @@ from coterie.protocol.apis import (
     delete_acls,
     describe_acls,
     describe_transactions,
+    find_coordinator,
     heartbeat,
     list_groups,
     metadata,
@@ -254,6 +255,8 @@ def test_a_transaction_is_described_with_the_right_on_its_id() -> None:
     where = world()
     admin, bob = user(where, "admin"), user(where, "bob")
     create(admin, acl(resource_type=5, resource_name="x", operation=8))
+    request = find_coordinator.Request(keys=["x"], key_type=find_coordinator.TRANSACTION)
+    assert not bob.ask(find_coordinator, request).coordinators[0].error
     found = bob.ask(describe_transactions, describe_transactions.Request(transactional_ids=["x", "y"]))
     assert [one.error for one in found.transaction_states] == [
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,

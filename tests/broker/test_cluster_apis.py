@@ -33,7 +33,6 @@ def test_every_group_is_coordinated_here(client: Client) -> None:
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (find_coordinator.TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (find_coordinator.SHARE, ErrorCode.INVALID_REQUEST),
         (9, ErrorCode.INVALID_REQUEST),
     ],
@@ -69,11 +68,6 @@ def test_no_producer_id_is_given_out_twice_not_even_after_a_crash() -> None:
             seen.add(answer.producer_id)
         files = world.files
         world.cluster.directory.release()
-
-
-def test_a_transactional_producer_is_sent_away_at_once(client: Client) -> None:
-    request = init_producer_id.Request(transactional_id="tx", transaction_timeout_ms=1)
-    assert client.ask(init_producer_id, request).error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_the_cluster_is_this_one_node_and_keeps_its_id() -> None:

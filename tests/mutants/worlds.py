@@ -65,7 +65,7 @@ WORLDS = [
     Mutant(SIM, "members load as Empty", "coordinator/classic/lifecycle.py", "STABLE if group.members else EMPTY", "EMPTY"),
     Mutant(SIM, "no session after loading", "coordinator/classic/lifecycle.py",
            "effects += group.expect_by(member, now_ms + member.session_timeout_ms)", "pass"),
-    # Our broker reads a group back only when all that its log was given is durable or lost (`broker/group_service.py`), so
+    # Our broker reads a group back only when all that its log was given is durable or lost (`broker/coordinator_service.py`), so
     # no append can be under way then: no world goes there. Another driver of the coordinator may.
     Mutant(SIM, "an append of an earlier life is taken", "coordinator/runtime/shard.py", "if event.ticket != self._ticket:", "if False:",
            tests=("tests/coordinator/test_coordinator.py",)),
@@ -104,16 +104,16 @@ WORLDS = [
            "            if queue.may_move():", "            if False:"),
     Mutant(SIM, "a coordinator that a group was taken from goes on", "broker/cluster.py",
            "effects += self.nodes[was].groups.lose(number, now_ms)", "pass", workload="moving-coordinators"),
-    Mutant(SIM, "groups that move are not read", "broker/group_service.py",
+    Mutant(SIM, "groups that move are not read", "broker/coordinator_service.py",
            "if load.offset < load.log.log_end_offset:", "if False:", workload="moving-coordinators"),
-    Mutant(SIM, "a group that moved on is loaded all the same", "broker/group_service.py",
+    Mutant(SIM, "a group that moved on is loaded all the same", "broker/coordinator_service.py",
            "if not self.coordinator.is_loading(load.partition, load.replay):", "if False:", workload="moving-coordinators"),
     Mutant(SIM, "compaction takes the last record of a key", "storage/compaction.py",
            "latest.get(name_of(record.key), -1) <= record.offset", "latest.get(name_of(record.key), -1) < record.offset"),
     Mutant(SIM, "compacted segments are not synced", "storage/compaction.py",
            "        segment.write_indexes()\n        segment.later().run()", "        segment.write_indexes()"),
     Mutant(SIM, "an interrupted swap is not finished on opening", "storage/recovery.py",
-           "    finish_swaps(files, directory)\n", "", workload="several-groups"),
+           "was_swapping = finish_swaps(files, directory)\n", "was_swapping = False\n", workload="several-groups"),
     # What comes back is older than what the log has, so that groups are the same: worlds see it only if a deletion was
     # compacted away meanwhile. The test looks at the log.
     Mutant(SIM, "the journal brings back what was compacted", "broker/maintenance/log_cleaner.py",

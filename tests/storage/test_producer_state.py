@@ -153,7 +153,7 @@ def test_an_open_transaction_is_not_forgotten() -> None:
     state.note(header(1, transactional=True, offset=5))
     for other in range(2, 20):
         state.note(header(other))
-    assert len(state) == 2 and state.first_unstable_offset == 5
+    assert len(state) == 2 and state.first_open_offset == 5
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -164,11 +164,11 @@ def test_stable_reading_ends_at_the_oldest_open_transaction() -> None:
     state.note(header(1, transactional=True, offset=5))
     state.note(header(2, transactional=True, offset=6))
     state.note(header(1, sequence=1, transactional=True, offset=7))
-    assert state.first_unstable_offset == 5
+    assert state.first_open_offset == 5
     state.note(marker_header(1, offset=8), EndMarker(committed=True))
-    assert state.first_unstable_offset == 6
+    assert state.first_open_offset == 6
     state.note(marker_header(2, offset=9), EndMarker(committed=False))
-    assert state.first_unstable_offset is None
+    assert state.first_open_offset is None
 
 
 def test_nothing_is_written_beside_an_open_transaction() -> None:
@@ -224,7 +224,7 @@ def test_a_snapshot_restores_what_was_known(history: list[tuple[int, int, int, b
     assert {key: (each.epoch, list(each.stored)) for key, each in again} == {
         key: (each.epoch, list(each.stored)) for key, each in state
     }
-    assert again.first_unstable_offset == state.first_unstable_offset
+    assert again.first_open_offset == state.first_open_offset
     assert all(len(each.stored) <= REMEMBERED for _, each in again)
 
 

@@ -36,14 +36,6 @@ class FilesReloaded(Fact):
     what: str
 
 
-class TransactionRefused(Fact):
-    """A client asked for a transaction. Most clients show the error's code alone, so the reason is recorded here."""
-
-    client_id: str
-    transactional_id: str
-    why: str
-
-
 class AuthorizationDenied(Fact):
     """The ACLs do not allow what a client asked for."""
 

@@ -32,7 +32,8 @@ from coterie.broker.broker_effects import (
 )
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Connection, Handler, Responses
-from coterie.broker.group_service import GroupService, LoadDue
+from coterie.broker.coordinator_service import LoadDue
+from coterie.broker.group_service import GroupService
 from coterie.broker.handlers.acl_apis import AclApis
 from coterie.broker.handlers.cluster_apis import ClusterApis
 from coterie.broker.handlers.config_apis import ConfigApis
@@ -49,6 +50,7 @@ from coterie.broker.handlers.refusals import TopicError
 from coterie.broker.handlers.sasl_apis import SaslApis
 from coterie.broker.handlers.scram_apis import ScramApis
 from coterie.broker.handlers.topic_apis import TopicApis
+from coterie.broker.handlers.transaction_admin_apis import TransactionAdminApis
 from coterie.broker.handlers.transaction_apis import TransactionApis
 from coterie.broker.leadership import Leadership
 from coterie.broker.maintenance.directory_changes import Changes
@@ -57,9 +59,10 @@ from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.maintenance.group_configs import GroupConfigs
 from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
 from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, RepairDue, RetentionDue
+from coterie.broker.maintenance.producer_id_manager import ProducerIdManager
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.maintenance.scram_credentials import ScramCredentials
-from coterie.broker.metadata_cache import MetadataCache, is_internal
+from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.node import BrokerNode
 from coterie.broker.placement import NO_LEADER, Partition
 from coterie.broker.replica_manager import ReplicaManager
@@ -70,15 +73,20 @@ from coterie.broker.security.sasl_server_authenticator import FailureDue, SaslSe
 from coterie.broker.security.unsecured_tokens import validate_unsecured
 from coterie.broker.security.users import Users
 from coterie.broker.topic_manager import Made, TopicManager
+from coterie.broker.transaction_markers import MarkerWriter
+from coterie.broker.transaction_service import TransactionService
+from coterie.broker.transactional_writes import TransactionalWrites
 from coterie.coordinator.classic import HeldBytes
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.runtime import GroupCoordinator, Timers
+from coterie.coordinator.transactions import TransactionCoordinator
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import ClockSet
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.messages import TopicsDeleted
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.transaction_state import TRANSACTION_STATE_TOPIC
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.listeners import Endpoint
 from coterie.storage import (
@@ -211,7 +219,7 @@ class Cluster:
             reporter,
             wall,
             self._fresh_id,
-            self._load_groups,
+            {OFFSETS_TOPIC: self._load_groups, TRANSACTION_STATE_TOPIC: self._load_transactions},
         )
         self.facts_topic = FactsTopic(
             settings,
@@ -224,7 +232,11 @@ class Cluster:
             check_retention=self.log_manager.check_retention,
         )
         highest = max((log.highest_producer_id for log in directory.logs.values()), default=-1)
-        self._producer_ids = ProducerIds(files, highest, directory.ends)
+        self._producer_ids = ProducerIdManager(ProducerIds(files, highest, directory.ends), changes, reporter)
+        self._markers = MarkerWriter(
+            directory, self.leadership, lambda number: self.nodes[number].groups, flusher, reporter, wall
+        )
+        self._transactional_writes = TransactionalWrites(self._transactions_of, self.timers, settings)
         self.scram_credentials = ScramCredentials(files)
         self._group_configs = GroupConfigs(files)
         self.nodes = {number: self._node(replace(settings, node_id=number)) for number in numbers}
@@ -235,24 +247,37 @@ class Cluster:
             GroupCoordinator(
                 settings, self.timers, self.wall, self.held_by_groups, self.metadata, self._group_configs.by_group
             ),
-            self._responses,
             replicas,
             self.directory,
             self.flusher,
             self.changes,
             self.timers,
-            self.facts_topic,
             self.reporter,
             self.wall,
+            self._responses,
+            self.facts_topic,
             self._assignors,
+        )
+        transactions = TransactionService(
+            TransactionCoordinator(settings, self.wall),
+            replicas,
+            self.directory,
+            self.flusher,
+            self.changes,
+            self.timers,
+            self.reporter,
+            self.wall,
+            self._producer_ids,
+            self._markers,
         )
         return BrokerNode(
             settings,
             groups,
+            transactions,
             replicas,
             self.fetches,
             self.reporter,
-            self._handlers(settings, replicas, groups),
+            self._handlers(settings, replicas, groups, transactions),
             self._authenticator_for,
             self.after,
             lambda routes: QuickOffsets(routes, groups, self.metadata, self.auth.authorizer).handlers(),
@@ -275,14 +300,30 @@ class Cluster:
             self._fresh_id,
         )
 
-    def _handlers(self, settings: BrokerSettings, replicas: ReplicaManager, groups: GroupService) -> dict[int, Handler]:
+    def _handlers(
+        self,
+        settings: BrokerSettings,
+        replicas: ReplicaManager,
+        groups: GroupService,
+        transactions: TransactionService,
+    ) -> dict[int, Handler]:
         """Return the handler of each API. Each class of handlers gets the services it needs."""
         responses, metadata, changes, reporter = self._responses, self.metadata, self.changes, self.reporter
         auth = self.auth
         return {
-            **GroupApis(responses, auth, groups, metadata, self._fresh_id).handlers(),
+            **GroupApis(responses, auth, groups, metadata, self._fresh_id, self._transactional_writes).handlers(),
             **ConsumerGroupApis(responses, auth, groups, metadata, self._fresh_id).handlers(),
-            **ProduceApi(responses, auth, replicas, metadata, self.timers, settings, reporter, self.wall).handlers(),
+            **ProduceApi(
+                responses,
+                auth,
+                replicas,
+                metadata,
+                self.timers,
+                settings,
+                reporter,
+                self.wall,
+                self._transactional_writes,
+            ).handlers(),
             **FetchApi(self.fetches, replicas).handlers(),
             **MetadataApis(responses, auth, metadata, self.topics, settings).handlers(),
             **TopicApis(responses, auth, self.topics, changes, metadata, settings, self._forget_offsets).handlers(),
@@ -294,7 +335,6 @@ class Cluster:
                 metadata,
                 self.topics,
                 changes,
-                self._producer_ids,
                 reporter,
                 lambda: self.data_path,
                 self.wall,
@@ -303,7 +343,8 @@ class Cluster:
             **ReassignmentApis(
                 responses, auth, replicas, metadata, self.leadership, settings, lambda: self.data_path
             ).handlers(),
-            **TransactionApis(responses, auth, replicas, metadata).handlers(),
+            **TransactionApis(responses, auth, transactions, groups, metadata, self._producer_ids).handlers(),
+            **TransactionAdminApis(responses, auth, replicas, metadata, transactions, self._markers).handlers(),
             **QuotaApis(responses, auth).handlers(),
             **AclApis(responses, auth, self._acls, changes, reporter).handlers(),
             **SaslApis(responses).handlers(),
@@ -325,7 +366,7 @@ class Cluster:
     def _config_of(self, topic: StoredTopic) -> LogConfig:
         if topic.name == FACTS_TOPIC:
             return facts_log_config(topic.configs, self.settings)
-        if is_internal(topic.name):
+        if topic.name == OFFSETS_TOPIC:
             return offsets_log_config(topic.configs, self.settings)
         return LogConfig.of(topic.configs, self.settings)
 
@@ -378,7 +419,7 @@ class Cluster:
         return effects
 
     def _start(self, _event: Starting, now_ms: int) -> Effects:
-        effects = self._load_groups(now_ms)
+        effects = [*self._load_groups(now_ms), *self._load_transactions(now_ms)]
         self.log_manager.start(now_ms)
         self.cleaner.start(now_ms)
         return effects
@@ -386,10 +427,21 @@ class Cluster:
     def _load_groups(self, now_ms: int) -> Effects:
         return [effect for node in self.nodes.values() for effect in node.groups.load_all(now_ms)]
 
+    def _load_transactions(self, now_ms: int) -> Effects:
+        return [effect for node in self.nodes.values() for effect in node.transactions.load_all(now_ms)]
+
+    def _transactions_of(self, transactional_id: str) -> TransactionService | None:
+        """Return the service of the node that coordinates a transactional id; None if there is none now."""
+        partition = next(iter(self.nodes.values())).transactions.coordinator.partition_of(transactional_id)
+        leader = self.leadership.leader_of((TRANSACTION_STATE_TOPIC, partition))
+        return None if leader == NO_LEADER else self.nodes[leader].transactions
+
     def _stop(self, _event: Stopping, now_ms: int) -> Effects:
         self.fetches.is_stopping = True
         self.cleaner.stop()
-        effects = [effect for node in self.nodes.values() for effect in node.groups.lose_all(now_ms)]
+        effects: Effects = []
+        for node in self.nodes.values():
+            effects += [*node.transactions.lose_all(now_ms), *node.groups.lose_all(now_ms)]
         effects += self.fetches.answer_all(now_ms)
         effects += self.facts_topic.write(now_ms)
         self.log_manager.repair_all()
@@ -454,6 +506,11 @@ class Cluster:
                 effects += self.nodes[was].groups.lose(number, now_ms)
             if leader != NO_LEADER:
                 self.nodes[leader].groups.gain(number, log)
+        elif topic == TRANSACTION_STATE_TOPIC:
+            if was != NO_LEADER:
+                effects += self.nodes[was].transactions.lose(number, now_ms)
+            if leader != NO_LEADER:
+                self.nodes[leader].transactions.gain(number, log)
         return [*effects, *self.fetches.look_again(log, now_ms)]
 
     def _forget_offsets(self, topics: frozenset[str], now_ms: int) -> Effects:

@@ -11,13 +11,14 @@ from coterie.broker.placement import NO_LEADER, Partition, PartitionState
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.api import Leader, NodeEndpoint
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.transaction_state import TRANSACTION_STATE_TOPIC
 from coterie.storage import DataDirectory, StoredTopic
 
 __all__ = ["MetadataCache", "is_internal"]
 
 
 def is_internal(topic: str) -> bool:
-    return topic in {OFFSETS_TOPIC, FACTS_TOPIC}
+    return topic in {OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, FACTS_TOPIC}
 
 
 class MetadataCache:

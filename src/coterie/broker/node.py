@@ -17,6 +17,7 @@ from coterie.broker.handlers.fetch import Fetches
 from coterie.broker.handlers.quick_offsets import Quick
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.sasl_server_authenticator import SaslServerAuthenticator
+from coterie.broker.transaction_service import TransactionService
 from coterie.errors import MalformedError
 from coterie.protocol.apis import FIRST_FLEXIBLE, by_key
 from coterie.protocol.apis.api_versions import API as API_VERSIONS
@@ -37,6 +38,7 @@ class BrokerNode:
         self,
         settings: BrokerSettings,
         groups: GroupService,
+        transactions: TransactionService,
         replicas: ReplicaManager,
         fetches: Fetches,
         reporter: Reporter,
@@ -51,6 +53,7 @@ class BrokerNode:
         self.node_id = settings.node_id
         self.groups = groups
         self.coordinator = groups.coordinator
+        self.transactions = transactions
         self.replicas = replicas
         self._fetches = fetches
         self._reporter = reporter

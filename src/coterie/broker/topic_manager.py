@@ -25,6 +25,7 @@ from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.transaction_state import TRANSACTION_STATE_TOPIC
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import (
     SLICE,
@@ -36,6 +37,7 @@ from coterie.storage import (
     StoredTopic,
     offsets_topic_configs,
     remove_directory,
+    transaction_state_topic_configs,
 )
 from coterie.storage.metadata_files import is_legal_name
 from coterie.structs import DataStruct, field, replace
@@ -79,8 +81,8 @@ class TopicManager(DataStruct, frozen=True, eq=False):
     reporter: Reporter
     wall: WallClock
     fresh_id: Callable[[], UUID]
-    load_groups: Callable[[int], Effects]
-    """Called when the topic of the groups has been created."""
+    load: Mapping[str, Callable[[int], Effects]]
+    """Called when the topic of a coordinator has been created."""
 
     # --- creating -----------------------------------------------------------------------------------------------------
 
@@ -92,6 +94,10 @@ class TopicManager(DataStruct, frozen=True, eq=False):
         settings = self.settings
         ours: Mapping[str, tuple[int, Mapping[str, str]]] = {
             OFFSETS_TOPIC: (settings.offsets_topic_num_partitions, offsets_topic_configs(settings)),
+            TRANSACTION_STATE_TOPIC: (
+                settings.transaction_state_log_num_partitions,
+                transaction_state_topic_configs(settings),
+            ),
             FACTS_TOPIC: (1, {}),
         }
         partitions, configs = ours.get(name, (settings.num_partitions, {}))
@@ -138,7 +144,7 @@ class TopicManager(DataStruct, frozen=True, eq=False):
         return []
 
     def _create(self, wanted: Sequence[TopicSpec], now_ms: int) -> Effects:
-        """Create topics with one write of the topics' file. If it is the topic of the groups, they are served then."""
+        """Create topics with one write of the topics' file. If it is that of a coordinator, it is served then."""
         names = self.names()
         topics: list[StoredTopic] = []
         accepted: list[TopicSpec] = []
@@ -170,8 +176,8 @@ class TopicManager(DataStruct, frozen=True, eq=False):
             for topic in topics:
                 self.metadata.topic_names[topic.id] = topic.name
                 self.metadata.version += 1
-                if topic.name == OFFSETS_TOPIC:
-                    followed += self.load_groups(at_ms)
+                if topic.name in self.load:
+                    followed += self.load[topic.name](at_ms)
             for one, topic in zip(accepted, topics, strict=True):
                 followed += one.done(topic, at_ms)
             return followed

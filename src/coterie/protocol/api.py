@@ -78,7 +78,6 @@ class Api(DataStruct, frozen=True):
 
 API_VERSIONS_KEY = 18
 
-_NO_TRANSACTIONS = {"transactions": "not there yet"}
 _NO_SESSIONS = {"fetch sessions": "each fetch names all it wants (KIP-227)"}
 _ONE_NODE = {"followers": "the one copy of a log is its leader's"}
 _NO_QUOTAS = {"quotas": "there are none, and none can be set"}
@@ -96,17 +95,16 @@ APIS = (
         flexible=9,
         by_id=13,
         missing={
-            **_NO_TRANSACTIONS,
             "versions 0-2": "advertised as Kafka does, since librdkafka compresses only then; refused as Kafka does",
         },
         refused=range(3),
     ),
-    Api(1, "Fetch", _versions(4, 18), flexible=12, by_id=13, missing={**_ONE_NODE, **_NO_TRANSACTIONS, **_NO_SESSIONS}),
+    Api(1, "Fetch", _versions(4, 18), flexible=12, by_id=13, missing={**_ONE_NODE, **_NO_SESSIONS}),
     Api(2, "ListOffsets", _versions(1, 11), flexible=6),
     Api(3, "Metadata", _versions(0, 13), flexible=9, by_id=12),
     Api(8, "OffsetCommit", _versions(2, 10), flexible=8, by_id=10),
     Api(9, "OffsetFetch", _versions(1, 10), flexible=6, by_id=10),
-    Api(10, "FindCoordinator", _versions(0, 6), flexible=3, missing={**_NO_TRANSACTIONS, "share groups": "key type 2"}),
+    Api(10, "FindCoordinator", _versions(0, 6), flexible=3, missing={"share groups": "key type 2"}),
     Api(11, "JoinGroup", _versions(0, 9), flexible=6),
     Api(12, "Heartbeat", _versions(0, 4), flexible=4),
     Api(13, "LeaveGroup", _versions(0, 5), flexible=4),
@@ -118,9 +116,13 @@ APIS = (
     Api(19, "CreateTopics", _versions(2, 7), flexible=5),
     Api(20, "DeleteTopics", _versions(1, 6), flexible=4, by_id=6),
     Api(21, "DeleteRecords", _versions(0, 2), flexible=2),
-    Api(22, "InitProducerId", _versions(0, 5), flexible=2, missing=_NO_TRANSACTIONS),
+    Api(22, "InitProducerId", _versions(0, 5), flexible=2),
     Api(23, "OffsetForLeaderEpoch", _versions(2, 4), flexible=4),
-    Api(28, "TxnOffsetCommit", _versions(0, 5), flexible=3, missing=_NO_TRANSACTIONS, advertised=False),
+    Api(24, "AddPartitionsToTxn", _versions(0, 5), flexible=3),
+    Api(25, "AddOffsetsToTxn", _versions(0, 4), flexible=3),
+    Api(26, "EndTxn", _versions(0, 5), flexible=3),
+    Api(27, "WriteTxnMarkers", _versions(1, 2), flexible=1),
+    Api(28, "TxnOffsetCommit", _versions(0, 5), flexible=3),
     Api(29, "DescribeAcls", _versions(1, 3), flexible=2),
     Api(30, "CreateAcls", _versions(1, 3), flexible=2),
     Api(31, "DeleteAcls", _versions(1, 3), flexible=2),
@@ -149,8 +151,8 @@ APIS = (
     ),
     Api(60, "DescribeCluster", _versions(0, 2), flexible=0),
     Api(61, "DescribeProducers", _versions(0, 0), flexible=0),
-    Api(65, "DescribeTransactions", _versions(0, 0), flexible=0, missing=_NO_TRANSACTIONS),
-    Api(66, "ListTransactions", _versions(0, 2), flexible=0, missing=_NO_TRANSACTIONS),
+    Api(65, "DescribeTransactions", _versions(0, 0), flexible=0),
+    Api(66, "ListTransactions", _versions(0, 2), flexible=0),
     Api(
         68,
         "ConsumerGroupHeartbeat",

@@ -258,6 +258,28 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         at += header.size
 
 
+def transactional_producer(data: Buffer | None) -> tuple[int, int] | None:
+    """Return the producer id and the epoch of a batch of a transaction; None of other batches, and if there is none.
+
+    The rest of the batch is not looked at: it may be invalid.
+    """
+    if data is None or len(data) < HEADER_SIZE or data[_MAGIC_AT] != _MAGIC:
+        return None
+    if not data[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT:
+        return None
+    producer_id, epoch, _ = _PRODUCER.unpack_from(data, _PRODUCER_AT)
+    return producer_id, epoch
+
+
+def end_of(data: Buffer) -> int:
+    """Return the offset after the last of whole batches that were read from a log; 0 if there are none."""
+    at = end = 0
+    while at < len(data):
+        header = parse_header(data, at)
+        at, end = at + header.size, header.next_offset
+    return end
+
+
 def assign(data: MutableBuffer, at: int, base_offset: int, leader_epoch: int) -> None:
     """Give the batch its place in the log. Both fields lie before the checksum, which stays right."""
     _INT64.pack_into(data, at, base_offset)

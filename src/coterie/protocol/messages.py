@@ -193,6 +193,10 @@ class TransactionMarker(DataStruct):
     producer_id: int
     producer_epoch: int
     committed: bool
+    partition: int = 0
+    coordinator_epoch: int = 0
+    is_strict: bool = False
+    """The marker must have a higher epoch than the producer's last batch, unless nothing is open (KIP-890)."""
 
 
 class TopicsDeleted(DataStruct):

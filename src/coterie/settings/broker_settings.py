@@ -3,8 +3,8 @@
     BrokerSettings.load(properties=text, environ=os.environ, sets=["num.partitions=4"])
     BrokerSettings.of({"group.initial.rebalance.delay.ms": 0, "num_partitions": 4})
 
-`BrokerSettings` puts the tables together: `group_coordinator_settings.py`, `log_settings.py` and
-`socket_server_settings.py` (connections, TLS, SASL). Its own rows are those of the node and of ACLs. Settings that
+`BrokerSettings` puts the tables together: `group_coordinator_settings.py`, `transaction_settings.py`, `log_settings.py`
+and `socket_server_settings.py` (connections, TLS, SASL). Its own rows are those of the node and of ACLs. Settings that
 Kafka does not have begin with `coterie.`. `UNSUPPORTED` has the rows of those that only Kafka has. The configs of
 topics, which take their defaults from this table, are in `topic_configs.py`. docs/settings.md is generated.
 """
@@ -33,6 +33,7 @@ from coterie.settings.listeners import Endpoint, advertised_endpoints, client_en
 from coterie.settings.log_settings import LogSettings
 from coterie.settings.socket_server_settings import SocketServerSettings
 from coterie.settings.sources import from_environ, from_properties, from_sets
+from coterie.settings.transaction_settings import TransactionSettings
 
 NODE = "The node"
 ACLS = "ACLs"
@@ -52,12 +53,11 @@ UNSUPPORTED = (
         "replica.* replication.quota.* num.replica.fetchers num.replica.alter.log.dirs.threads "
         "alter.log.dirs.replication.quota.* leader.imbalance.* "
         "unclean.leader.election.interval.ms offsets.topic.replication.factor inter.broker.listener.name "
+        "transaction.state.log.replication.factor transaction.state.log.min.isr "
         "broker.rack follower.fetch.last.tiered.offset.enable request.timeout.ms "
         "socket.connection.setup.timeout.*",
     ),
-    ignored(
-        "there are no transactions yet", "transaction.* transactional.id.expiration.ms add.partitions.to.txn.retry.*"
-    ),
+    ignored("transactions are ended by those who began them, not in two phases", "transaction.two.phase.commit.enable"),
     ignored(
         "groups are of the protocols classic and consumer",
         "group.share.* group.streams.* group.coordinator.* share.coordinator.* share.fetch.*",
@@ -106,7 +106,7 @@ UNSUPPORTED = (
     ),
     ignored(
         "Coterie does this in another way",
-        "offsets.topic.compression.codec offsets.load.buffer.size "
+        "offsets.topic.compression.codec offsets.load.buffer.size transaction.state.log.load.buffer.size "
         "delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests "
         "producer.purgatory.purge.interval.requests producer.id.expiration.check.interval.ms "
         "log.initial.task.delay.ms controlled.shutdown.enable early.start.listeners "
@@ -123,7 +123,7 @@ UNSUPPORTED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerSettings(SocketServerSettings, LogSettings, GroupCoordinatorSettings):
+class BrokerSettings(SocketServerSettings, LogSettings, TransactionSettings, GroupCoordinatorSettings):
     """The settings of a broker. The rows are in the order of the bases, from the last to the first."""
 
     whose: ClassVar[str] = "a broker"

@@ -20,6 +20,7 @@ from coterie.storage.log_config import (
     facts_log_config,
     offsets_log_config,
     offsets_topic_configs,
+    transaction_state_topic_configs,
 )
 from coterie.storage.log_errors import (
     DirectoryError,
@@ -85,6 +86,7 @@ __all__ = [
     "remove_files",
     "rename_files",
     "swap",
+    "transaction_state_topic_configs",
     "withdraw",
     "writing",
 ]

@@ -34,6 +34,7 @@ from coterie.storage.segment_files import (
     SWAP,
     TIME_INDEX,
     TIME_ROW,
+    TXN_INDEX,
     headers,
     join,
     named,
@@ -198,7 +199,7 @@ def withdraw(files: Files, directory: str, cleaned: Segment) -> None:
     """Undo as much of steps 1 and 2 as was done for a segment that is not wanted any more."""
     cleaned.close()
     for ending in (SWAP, CLEANED):
-        for suffix in (LOG, INDEX, TIME_INDEX):
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
             files.delete(join(directory, named(cleaned.base_offset, suffix)) + ending)
     if files.exists(directory):  # else its topic was deleted
         files.sync_directory(directory)
@@ -210,9 +211,10 @@ def swap(files: Files, directory: str, replaced: Sequence[Segment], cleaned: Seg
     May be tried again if it fails.
     """
     for segment in replaced:
-        for suffix in (LOG, INDEX, TIME_INDEX):
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
             path = segment.path(suffix)
-            is_new = segment.base_offset == cleaned.base_offset and not files.exists(path + SWAP)
+            has_it = suffix != TXN_INDEX or cleaned.txn_index_size
+            is_new = segment.base_offset == cleaned.base_offset and has_it and not files.exists(path + SWAP)
             if not is_new and files.exists(path):
                 files.rename(path, path + DELETED)
     files.sync_directory(directory)
@@ -224,8 +226,11 @@ def swap(files: Files, directory: str, replaced: Sequence[Segment], cleaned: Seg
     ]
 
 
-def finish_swaps(files: Files, directory: str) -> None:
-    """Finish the swaps of a log that a crash has interrupted, or undo them if step 2 had not ended."""
+def finish_swaps(files: Files, directory: str) -> bool:
+    """Finish the swaps of a log that a crash has interrupted, or undo them if step 2 had not ended.
+
+    Return whether there were any: then an index of aborted transactions may be missing.
+    """
     names = files.names(directory)
     bases = offsets_of(names, LOG + SWAP)
     for base in bases:
@@ -235,6 +240,7 @@ def finish_swaps(files: Files, directory: str) -> None:
             files.delete(join(directory, name))
     if bases:
         files.sync_directory(directory)
+    return bool(bases)
 
 
 def _finish(files: Files, directory: str, base: int, others: Sequence[int]) -> None:
@@ -243,10 +249,10 @@ def _finish(files: Files, directory: str, base: int, others: Sequence[int]) -> N
         return  # it is not what was written: the segments that it should replace are still there
     for other in others:
         if end is not None and base < other < end:
-            for suffix in (LOG, INDEX, TIME_INDEX):
+            for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
                 files.delete(join(directory, named(other, suffix)))
     files.sync_directory(directory)
-    for suffix in (TIME_INDEX, INDEX, LOG):
+    for suffix in (TXN_INDEX, TIME_INDEX, INDEX, LOG):
         path = join(directory, named(base, suffix))
         if files.exists(path + SWAP):
             files.rename(path + SWAP, path)

@@ -30,6 +30,7 @@ from coterie.storage.files import Files
 from coterie.storage.log_config import LogConfig
 from coterie.storage.segment import Segment
 from coterie.storage.segment_files import CLEANED, LOG, contents
+from coterie.storage.transaction_index import AbortedTransaction
 
 KEY_BYTES = 256
 """The most memory one key takes: its bytes or digest, its offset, and its share of the table."""
@@ -362,6 +363,7 @@ class Compaction:
         try:
             is_other = len(group) > 1
             writer = _SegmentWriter(cleaned)
+            markers: set[int] = set()
             for segment in group:
                 for data, at, header in self._batches(segment):
                     left = self._left_of(data, at, header)
@@ -371,11 +373,17 @@ class Compaction:
                         left = emptied(header._replace(max_timestamp=NO_TIMESTAMP)) if header.record_count else whole
                     is_same = isinstance(left, memoryview)
                     if left:
-                        writer.add(left, header if is_same else parse_header(left))
+                        kept = header if is_same else parse_header(left)
+                        writer.add(left, kept)
+                        if kept.is_control and kept.record_count:
+                            markers.add(kept.last_offset)
                     is_other |= not is_same
                     if self._is_step(header):
                         yield
             if is_other:
+                for row in _aborted_in(group):
+                    if row.last_offset in markers:  # a reader would wait for a marker that is gone
+                        cleaned.note_aborted(row)
                 writer.finish(group[-1])
                 self.cleaned = cleaned
                 is_done = True
@@ -389,6 +397,11 @@ class Compaction:
             return b""
         check_sum(data, header, at)
         return self._retention.left_of(data, at, header)
+
+
+def _aborted_in(group: Sequence[Segment]) -> Iterator[AbortedTransaction]:
+    for segment in group:
+        yield from segment.aborted_from(segment.base_offset)
 
 
 class _SegmentWriter:

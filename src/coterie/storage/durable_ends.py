@@ -60,6 +60,7 @@ class SegmentState(NamedTuple):
     size: int
     index_size: int
     time_index_size: int
+    txn_index_size: int = 0
 
 
 class LogState(NamedTuple):
@@ -83,9 +84,17 @@ class DirectoryCheckpoint(NamedTuple):
 
 
 def write_checkpoint(files: Files, checkpoint: DirectoryCheckpoint) -> None:
-    rows = [[id_text(topic), partition, *state] for (topic, partition), state in checkpoint.logs.items()]
+    rows = [
+        [id_text(topic), partition, *state[:-1], [_row_of(segment) for segment in state.segments]]
+        for (topic, partition), state in checkpoint.logs.items()
+    ]
     lines = ",\n".join(map(json.dumps, rows))
     CHECKPOINT.write(files, f'{{"number": {checkpoint.number}, "logs": [\n{lines}\n]}}\n'.encode())
+
+
+def _row_of(segment: SegmentState) -> Sequence[int]:
+    """Most segments have no aborted transactions: then their row is as earlier releases wrote it."""
+    return segment if segment.txn_index_size else segment[:-1]
 
 
 def read_checkpoint(files: Files) -> DirectoryCheckpoint | None:

@@ -108,6 +108,16 @@ def offsets_log_config(topic_configs: Mapping[str, str], settings: BrokerSetting
     )
 
 
+def transaction_state_topic_configs(settings: BrokerSettings) -> dict[str, str]:
+    """Return the configs that __transaction_state is created with (TF2)."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
+    }
+
+
 def facts_log_config(topic_configs: Mapping[str, str], settings: BrokerSettings) -> LogConfig:
     """Return the config of __coterie_facts. Small segments let retention keep it within its size."""
     config = offsets_log_config(topic_configs, settings)

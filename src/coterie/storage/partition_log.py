@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Self
 
-from coterie.protocol.batch import NO_TIMESTAMP, BatchHeader, TimestampType, stamp_time, writable
+from coterie.protocol.batch import NO_TIMESTAMP, BatchHeader, TimestampType, end_of, stamp_time, writable
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.records import build_placed_batch
 from coterie.storage.cleanup import (
@@ -39,6 +39,7 @@ from coterie.storage.producer_state import ProducerStateEntry, snapshot_later
 from coterie.storage.recovery import LoadedLog, Recovery, is_gapless, load, load_cut
 from coterie.storage.segment import Segment, TimestampedOffset
 from coterie.storage.segment_files import LOG
+from coterie.storage.transaction_index import AbortedTransaction
 from coterie.storage.validation import LogAppendInfo, Origin, assign_offsets, check_batches, too_large
 
 
@@ -171,8 +172,16 @@ class PartitionLog:
 
     def last_stable(self, high_watermark: int) -> int:
         """Return the last stable offset, which is at most the high watermark."""
-        unstable = self._producers.first_unstable_offset
+        unstable = self._producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else max(self.log_start_offset, min(unstable, high_watermark))
+
+    def epoch_of_producer(self, producer_id: int) -> int:
+        """Return the epoch with which a producer has written last; -1 if it is not known."""
+        return self._producers.epoch_of(producer_id)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the producer has a transaction open here, with this epoch."""
+        return self._producers.open_since(producer_id) is not None and self._producers.epoch_of(producer_id) == epoch
 
     @property
     def believes_syncs(self) -> bool:
@@ -188,7 +197,7 @@ class PartitionLog:
             known.gaps_below,
             tuple(self._epochs.entries),
             tuple(
-                SegmentState(segment.base_offset, segment.size, *segment.index_sizes)
+                SegmentState(segment.base_offset, segment.size, *segment.index_sizes, segment.txn_index_size)
                 for segment in self._segments
                 if not segment.is_open
             ),
@@ -210,8 +219,12 @@ class PartitionLog:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def append(self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT) -> LogAppendInfo:
+    def append(
+        self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT, *, is_strict: bool = False
+    ) -> LogAppendInfo:
         """Store batches as received, with offsets assigned; a writable buffer is changed in place.
+
+        `is_strict` is for KIP-890: a new producer starts at sequence 0, and a marker bumps the epoch.
 
         Nothing is stored if it raises: `BatchError` and `RefusedError` are the sender's fault, `LogWriteError` the
         disk's.
@@ -219,18 +232,20 @@ class PartitionLog:
         self._check_uncut()
         incoming = check_batches(data, self.config, origin, now_ms)
         if origin is Origin.CLIENT:
-            duplicate = self._check_producer(incoming[0].header)
+            duplicate = self._check_producer(incoming[0].header, starts_at_zero=is_strict)
             if duplicate is not None:
                 return duplicate
         else:
             for each in incoming:
                 if each.header.has_producer:
-                    self._producers.check_coordinator(each.header, each.marker)
+                    self._producers.check_coordinator(each.header, each.marker, must_bump_epoch=is_strict)
         buffer = writable(data)
         placed = assign_offsets(buffer, incoming, self.config, self.log_end_offset, max(self.leader_epoch, 0), now_ms)
         self._store(buffer, placed, now_ms)
         for header, each in zip(placed, incoming, strict=True):
-            self._producers.note(header, each.marker)
+            aborted = self._producers.note(header, each.marker)
+            if aborted is not None:
+                self._active.note_aborted(aborted)
         append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         return LogAppendInfo(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start_offset)
 
@@ -261,12 +276,12 @@ class PartitionLog:
         if self._epochs.latest < self.leader_epoch:  # the start of this epoch was cut off
             self._epochs.assign(self.leader_epoch, placed[0].base_offset)
 
-    def _check_producer(self, header: BatchHeader) -> LogAppendInfo | None:
+    def _check_producer(self, header: BatchHeader, *, starts_at_zero: bool) -> LogAppendInfo | None:
         if not header.has_producer:
             return None
         stored = self._producers.duplicate_of(header)
         if stored is None:
-            self._producers.check_client(header)
+            self._producers.check_client(header, starts_at_zero=starts_at_zero)
             return None
         append_time = (
             stored.timestamp if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
@@ -425,6 +440,27 @@ class PartitionLog:
             )
         gapless = self._is_gapless and not self.config.compacts
         return read_batches(self._segments, self.path, from_offset, max_bytes, up_to, gapless=gapless)
+
+    def aborted_transactions(self, from_offset: int, records: Buffer) -> list[AbortedTransaction]:
+        """Return the aborted transactions that a reader of `records` must skip, in the order of their markers (TL5).
+
+        `records` are what `read` returned for `from_offset`.
+        """
+        first = slot_of(self._segments, from_offset)
+        found: list[AbortedTransaction] = []
+        if not any(segment.has_aborted for segment in self._segments[first:]):
+            return found
+        up_to = end_of(records)
+        try:
+            for segment in self._segments[first:]:
+                for row in segment.aborted_from(from_offset):
+                    if row.first_offset < up_to:
+                        found.append(row)
+                    if row.last_stable_offset >= up_to:
+                        return found
+        except OSError as error:
+            raise LogReadError.of(f"cannot read the aborted transactions of {self.path}", error) from error
+        return found
 
     def _check_order(self) -> None:
         if self._cut_to is not None:

@@ -25,6 +25,7 @@ from coterie.storage.compaction import LastOfProducer
 from coterie.storage.files import Files, replace_file
 from coterie.storage.log_errors import RefusedError
 from coterie.storage.segment_files import SNAPSHOT, join, named, offsets_of
+from coterie.storage.transaction_index import AbortedTransaction
 from coterie.structs import DataStruct, field
 
 REMEMBERED = 5
@@ -66,6 +67,9 @@ class ProducerStateManager:
         self._expiration_ms = expiration_ms
         self._by_id: dict[int, ProducerStateEntry] = {}  # the least recently used first
         self._open_since: dict[int, int] = {}  # producer id -> first offset, the lowest first
+        self._ended: deque[tuple[int, int]] = (
+            deque()
+        )  # first offset and marker of those that ended, until it is durable
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -74,9 +78,28 @@ class ProducerStateManager:
         return iter(self._by_id.items())
 
     @property
-    def first_unstable_offset(self) -> int | None:
+    def first_open_offset(self) -> int | None:
         """The first offset of the oldest open transaction."""
         return next(iter(self._open_since.values())) if self._open_since else None
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Return the first offset of the oldest transaction whose marker is not below the high watermark (TL3).
+
+        A marker that a crash may still take away decides nothing.
+        """
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            ended.popleft()
+        first = self.first_open_offset
+        if not ended:
+            return first
+        first_ended = min(start for start, _ in ended)
+        return first_ended if first is None else min(first, first_ended)
+
+    def epoch_of(self, producer_id: int) -> int:
+        """Return the epoch of a producer; -1 if it is not known."""
+        producer = self._by_id.get(producer_id)
+        return NO_PRODUCER_EPOCH if producer is None else producer.epoch
 
     def open_since(self, producer_id: int) -> int | None:
         return self._open_since.get(producer_id)
@@ -101,10 +124,19 @@ class ProducerStateManager:
                 return stored
         return None
 
-    def check_client(self, header: BatchHeader) -> None:
-        """Refuse a batch that does not follow the producer's last one; a new producer may start anywhere."""
+    def check_client(self, header: BatchHeader, *, starts_at_zero: bool = False) -> None:
+        """Refuse a batch that does not follow the producer's last one.
+
+        A new producer may start anywhere, unless `starts_at_zero` (TP6).
+        """
         producer = self._by_id.get(header.producer_id)
         if producer is None:
+            if starts_at_zero and header.base_sequence != 0:
+                raise RefusedError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {header.producer_id} sent sequence {header.base_sequence}; it is new to this partition, "
+                    "so its first sequence in a transaction is 0",
+                )
             return
         self._check_epoch(header, producer)
         expected = 0 if header.producer_epoch != producer.epoch else (producer.last_sequence + 1) & MAX_SEQUENCE
@@ -121,12 +153,23 @@ class ProducerStateManager:
                 f"{self._open_since[header.producer_id]}",
             )
 
-    def check_coordinator(self, header: BatchHeader, marker: EndMarker | None) -> None:
-        """Check a batch that a coordinator writes for a producer: it has no sequence, but an epoch."""
+    def check_coordinator(
+        self, header: BatchHeader, marker: EndMarker | None, *, must_bump_epoch: bool = False
+    ) -> None:
+        """Check a batch that a coordinator writes for a producer: it has no sequence, but an epoch.
+
+        `must_bump_epoch`: a marker with the producer's epoch is a repeated one, so no transaction may be open (TL7).
+        """
         producer = self._by_id.get(header.producer_id)
         if producer is None:
             return
         self._check_epoch(header, producer)
+        if must_bump_epoch and header.producer_epoch == producer.epoch and header.producer_id in self._open_since:
+            raise RefusedError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker with epoch {header.producer_epoch}, which the open transaction of producer "
+                f"{header.producer_id} has; the marker must have a higher one",
+            )
         if marker is not None and marker.coordinator_epoch < producer.coordinator_epoch:
             raise RefusedError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -144,10 +187,11 @@ class ProducerStateManager:
 
     # --- following the log --------------------------------------------------------------------------------------------
 
-    def note(self, header: BatchHeader, marker: EndMarker | None = None) -> None:
-        """Note a batch that is in the log, with its final offset."""
+    def note(self, header: BatchHeader, marker: EndMarker | None = None) -> AbortedTransaction | None:
+        """Note a batch that is in the log, with its final offset; return the transaction if the batch aborts one."""
         if not header.has_producer:
-            return
+            return None
+        aborted = None
         producer_id = header.producer_id
         producer = self._by_id.pop(producer_id, None) or ProducerStateEntry()
         self._by_id[producer_id] = producer
@@ -156,7 +200,7 @@ class ProducerStateManager:
         if header.is_control:
             if marker is not None:
                 producer.coordinator_epoch = marker.coordinator_epoch
-                self._open_since.pop(producer_id, None)
+                aborted = self._end_transaction(header, marker)
         else:
             if header.base_sequence != NO_SEQUENCE:
                 stored = BatchMetadata(
@@ -171,6 +215,18 @@ class ProducerStateManager:
                 self._open_since.setdefault(producer_id, header.base_offset)
         if len(self._by_id) > self._max_producers:
             self._forget_one()
+        return aborted
+
+    def _end_transaction(self, header: BatchHeader, marker: EndMarker) -> AbortedTransaction | None:
+        first = self._open_since.pop(header.producer_id, None)
+        if first is None:
+            return None  # it wrote nothing to this partition
+        self._ended.append((first, header.last_offset))
+        if marker.committed:
+            return None
+        oldest = self.first_open_offset
+        stable = header.next_offset if oldest is None else oldest
+        return AbortedTransaction(header.producer_id, first, header.last_offset, stable)
 
     def restore(self, rows: Iterable[tuple[int, ProducerStateEntry, int | None]]) -> None:
         """Restore producers of a snapshot, with where their transaction began; rows of one producer in order."""

@@ -32,6 +32,7 @@ from coterie.storage.segment_files import (
     LOG_STARTS,
     SNAPSHOT,
     TIME_INDEX,
+    TXN_INDEX,
     BatchInFile,
     headers,
     join,
@@ -39,6 +40,7 @@ from coterie.storage.segment_files import (
     offsets_of,
     whole_batches,
 )
+from coterie.storage.transaction_index import AbortedTransaction
 from coterie.structs import DataStruct, field
 
 CUT = ".cut"
@@ -80,11 +82,18 @@ class LoadedLog(DataStruct):
     def log_end_offset(self) -> int:
         return self.segments[-1].next_offset
 
-    def note(self, found: BatchInFile, *, is_news: bool = True) -> None:
-        """Update producers and epochs with a batch; `is_news` is False if the producers' snapshot has it."""
-        if is_news:
-            self.producers.note(found.header, found.marker)
+    def note(
+        self, found: BatchInFile, *, is_news: bool = True, segment: Segment | None = None
+    ) -> AbortedTransaction | None:
+        """Update producers and epochs with a batch; `is_news` is False if the producers' snapshot has it.
+
+        `segment` is the open segment that has the batch, if its indexes are being built.
+        """
         self.epochs.assign(found.header.leader_epoch, found.header.base_offset)
+        aborted = self.producers.note(found.header, found.marker) if is_news else None
+        if aborted is not None and segment is not None:
+            segment.note_aborted(aborted)
+        return aborted
 
 
 class _Journaled:
@@ -128,7 +137,8 @@ class _Journaled:
                     if previous and previous != segment.read(segment.next_offset - 1, 1, segment.next_offset):
                         break  # it is of a write that failed, after which other batches were appended
                     segment.append(batch, [header])
-                    loaded.note(BatchInFile(at, header, marker_of(data, header, at) if header.is_control else None))
+                    marker = marker_of(data, header, at) if header.is_control else None
+                    loaded.note(BatchInFile(at, header, marker), segment=segment)
                     loaded.recovery.restored += 1
                 previous = bytes(batch)
         return loaded.recovery.restored > before
@@ -151,10 +161,19 @@ def load(
 
     `known` is what is known to be durable: `DamageError` if it is not there.
     """
+    was_swapping = finish_swaps(files, directory)
     segments = _find_segments(files, directory, config, log_start_offset, known)
     try:
         loaded = _load(
-            files, directory, config, segments, recovery_point, _Journaled(journaled, end), clean=clean, known=known
+            files,
+            directory,
+            config,
+            segments,
+            recovery_point,
+            _Journaled(journaled, end),
+            clean=clean,
+            known=known,
+            txn_indexes_are_right=not was_swapping,
         )
         _settle(files, directory, config, loaded, log_start_offset, now_ms, known)
     except BaseException:
@@ -219,6 +238,7 @@ def _load(
     *,
     clean: bool,
     known: LogState | None,
+    txn_indexes_are_right: bool,
 ) -> LoadedLog:
     epochs = LeaderEpochs.load(files, directory)
     if known is not None:
@@ -249,6 +269,9 @@ def _load(
         ]
     if not loaded.damages:
         snapshot_at = _read_producers(files, directory, producers, known_to)
+        trusted = segments[:first_unsure]
+        if not (txn_indexes_are_right and all(_has_its_txn_index(one, states) for one in trusted)):
+            _rebuild_txn_indexes(config, trusted, loaded.recovery)
         _replay(directory, loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
     gaps_below = None if known is None else 0 if is_gapless(config, known) else known.end
     _recover(files, directory, loaded, first_unsure, journaled, known, clean=clean, gaps_below=gaps_below)
@@ -304,11 +327,10 @@ def _settle(
 def _find_segments(
     files: Files, directory: str, config: LogConfig, log_start_offset: int, known: LogState | None
 ) -> list[Segment]:
-    finish_swaps(files, directory)
     names = files.names(directory)
     _remove(files, [join(directory, name) for name in names if name.endswith(LEFTOVERS)])
     bases = offsets_of(names, LOG)
-    for suffix in (INDEX, TIME_INDEX):
+    for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
         orphans = set(offsets_of(names, suffix)).difference(bases)
         _remove(files, [join(directory, named(offset, suffix)) for offset in orphans])
     interval = config.index_interval_bytes
@@ -389,6 +411,23 @@ def _replay(
                 loaded.damages.append(Damage(segment.path(LOG), _damaged(error), directory, lost))
 
 
+def _has_its_txn_index(segment: Segment, states: Mapping[int, SegmentState]) -> bool:
+    state = states.get(segment.base_offset)
+    known = state.txn_index_size if state is not None and state.size == segment.size else None
+    return segment.is_open or segment.txn_index_looks_right(known)
+
+
+def _rebuild_txn_indexes(config: LogConfig, segments: Sequence[Segment], recovery: Recovery) -> None:
+    """Find the aborted transactions of sealed segments again, from the headers of all batches."""
+    producers = ProducerStateManager(config.max_producers, config.producer_id_expiration_ms)
+    for segment in segments:
+        found = (producers.note(each.header, each.marker) for each in segment.replay(segment.base_offset))
+        rows = [row for row in found if row is not None]
+        if not segment.is_open:
+            segment.replace_txn_index(rows)
+            recovery.indexes_rebuilt.append(segment.path(TXN_INDEX))
+
+
 def _recover(
     files: Files,
     directory: str,
@@ -416,7 +455,7 @@ def _recover(
         try:
             for found in segment.recover(expected, gaps_below=gaps_below):
                 loaded.recovery.batches_checked += 1
-                loaded.note(found)
+                loaded.note(found, segment=segment)
         except BatchError as error:
             why = str(error)
             is_misplaced = isinstance(error, MisplacedBatchError) and error.base_offset < durable_end
@@ -460,7 +499,7 @@ def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segm
         kept_as = path + CUT if size else None
         if kept_as:
             files.rename(path, kept_as)
-        _remove(files, [path, other.path(INDEX), other.path(TIME_INDEX)])
+        _remove(files, [path, other.path(INDEX), other.path(TIME_INDEX), other.path(TXN_INDEX)])
         yield Cut(path, 0, size, segment.next_offset, "the log ends in an earlier segment", kept_as)
 
 

@@ -55,7 +55,7 @@ from coterie.storage.metadata_files import (
     is_legal_name,
     read_topics,
 )
-from coterie.storage.segment_files import INDEX, LOG, LOG_STARTS, SNAPSHOT, TIME_INDEX, join, named
+from coterie.storage.segment_files import INDEX, LOG, LOG_STARTS, SNAPSHOT, TIME_INDEX, TXN_INDEX, join, named
 from coterie.storage.stray_directories import PARTITION_FILE, has_records, partition_path
 from coterie.structs import DataStruct, field
 
@@ -275,13 +275,13 @@ def _repair_log(files: Files, log: LogFinding, aside: str) -> None:
     is_new = not files.exists(path)
     files.mkdir(path)
     for base, pieces in log.rewritten.items():
-        for suffix in (LOG, INDEX, TIME_INDEX):
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
             _copy_aside(files, join(path, named(base, suffix)), aside)
         replace_file(files, join(path, named(base, LOG)), b"".join(pieces))
         for suffix in (INDEX, TIME_INDEX):
             files.delete(join(path, named(base, suffix)))
     for name in files.names(path):  # they are derived from the batches, which have changed
-        if name.endswith(SNAPSHOT) or name == "leader-epoch-checkpoint":
+        if name.endswith((SNAPSHOT, TXN_INDEX)) or name == "leader-epoch-checkpoint":
             _copy_aside(files, join(path, name), aside)
             files.delete(join(path, name))
     metadata = join(path, PARTITION_FILE)

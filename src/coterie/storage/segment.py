@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import NamedTuple
 
+from coterie.errors import MalformedError
 from coterie.protocol.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -28,6 +29,7 @@ from coterie.storage.segment_files import (
     OFFSET_ROW,
     TIME_INDEX,
     TIME_ROW,
+    TXN_INDEX,
     BatchInFile,
     FileRows,
     IndexRows,
@@ -36,6 +38,13 @@ from coterie.storage.segment_files import (
     join,
     named,
     whole_batches,
+)
+from coterie.storage.transaction_index import (
+    AbortedTransaction,
+    decode_rows,
+    encode_rows,
+    rows_from,
+    stored_rows_from,
 )
 
 MAX_RELATIVE = 2**31 - 1
@@ -66,6 +75,9 @@ class Segment:
         self._file: File | None = None
         self.index_sizes = (0, 0)
         """The sizes of its index and of its time index on disk."""
+        self.txn_index_size = 0
+        """The size of its index of aborted transactions on disk; 0 if there is none."""
+        self._aborted: list[AbortedTransaction] = []  # while it is open; else they are read from disk
         self._old_size = 0
         """The size that an earlier process wrote; this one has checked only `_checked` of it."""
         self._checked: tuple[int, int, int] | None = None
@@ -101,6 +113,7 @@ class Segment:
         """Return a sealed segment; `indexes_look_right` or `recover` finds its latest timestamp."""
         segment = cls(files, directory, base_offset, index_interval)
         segment.size = segment._old_size = files.size(segment.path(LOG))
+        segment.find_txn_index()
         segment.next_offset = next_offset
         segment._trusts_rows = False
         return segment
@@ -109,6 +122,7 @@ class Segment:
         """Open for appending, with the indexes in memory; `BatchError` if they do not fit, or the end is torn."""
         self._file = self._files.open(self.path(LOG))
         self._reset_indexes()
+        self._aborted = []
         if self.size == 0:
             return
         offsets = MemoryRows.decode(OFFSET_ROW, read_file(self._files, self.path(INDEX)))
@@ -124,6 +138,7 @@ class Segment:
             self._note_timestamp(found.header)
             self.next_offset = found.header.next_offset
         self.first_timestamp = next(headers(self._file, 0, self.size))[1].max_timestamp
+        self._aborted = self._read_txn_index()
 
     def seal(self) -> list[Sync]:
         """Write the indexes and close; return what must be synced for the segment to be durable."""
@@ -147,8 +162,12 @@ class Segment:
         """Close the files: from now on the indexes are read from disk."""
         self.close()
         self._offsets, self._times = MemoryRows(OFFSET_ROW), MemoryRows(TIME_ROW)
+        self._aborted = []
 
     def _write_indexes(self) -> list[Sync]:
+        return [*self._write_offset_indexes(), *self._write_txn_index(self._aborted)]
+
+    def _write_offset_indexes(self) -> list[Sync]:
         syncs = []
         self.index_sizes = self._offsets.encoded_size, self._times.encoded_size
         for suffix, rows in ((INDEX, self._offsets), (TIME_INDEX, self._times)):
@@ -176,7 +195,7 @@ class Segment:
 
     def rename(self, ending: str) -> None:
         """Give its files another ending, the `.log` file last, so that it has its indexes. May be tried again."""
-        for suffix in (TIME_INDEX, INDEX, LOG):
+        for suffix in (TXN_INDEX, TIME_INDEX, INDEX, LOG):
             old, new = self.path(suffix), join(self._directory, named(self.base_offset, suffix)) + ending
             if self._files.exists(old):
                 self._files.rename(old, new)
@@ -184,7 +203,8 @@ class Segment:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return tuple(self.path(suffix) for suffix in (LOG, INDEX, TIME_INDEX))
+        suffixes = (LOG, INDEX, TIME_INDEX, TXN_INDEX) if self.txn_index_size else (LOG, INDEX, TIME_INDEX)
+        return tuple(self.path(suffix) for suffix in suffixes)
 
     def delete(self) -> None:
         self.close()
@@ -244,6 +264,68 @@ class Segment:
         largest = max(self._offsets.encoded_size, self._times.encoded_size + TIME_ROW.size)  # sealing adds one more
         return last_offset - self.base_offset <= MAX_RELATIVE and largest + TIME_ROW.size <= index_bytes
 
+    # --- aborted transactions -----------------------------------------------------------------------------------------
+
+    def note_aborted(self, row: AbortedTransaction) -> None:
+        """Note a transaction whose marker was appended to this segment, which is open."""
+        self._aborted.append(row)
+
+    def aborted_from(self, from_offset: int) -> Iterator[AbortedTransaction]:
+        """Yield the aborted transactions whose marker is in this segment, at `from_offset` or later."""
+        if self._file is not None:
+            yield from rows_from(self._aborted, from_offset)
+        elif self.txn_index_size:
+            with closing(self._files.open(self.path(TXN_INDEX))) as file:
+                yield from stored_rows_from(file, from_offset)
+
+    @property
+    def has_aborted(self) -> bool:
+        return bool(self._aborted if self._file is not None else self.txn_index_size)
+
+    def find_txn_index(self) -> None:
+        path = self.path(TXN_INDEX)
+        self.txn_index_size = self._files.size(path) if self._files.exists(path) else 0
+
+    def txn_index_looks_right(self, size: int | None = None) -> bool:
+        """Return whether a sealed segment's index of transactions can be right; `size` is what it had, if known."""
+        if size is not None and size != self.txn_index_size:
+            return False
+        try:
+            self._read_txn_index()
+        except BatchError:
+            return False
+        return True
+
+    def replace_txn_index(self, rows: list[AbortedTransaction]) -> None:
+        """Write the index of transactions of a sealed segment again."""
+        for sync in self._write_txn_index(rows):
+            sync.run()
+
+    def _read_txn_index(self) -> list[AbortedTransaction]:
+        self.find_txn_index()
+        if not self.txn_index_size:
+            return []
+        try:
+            return decode_rows(read_file(self._files, self.path(TXN_INDEX)), self.base_offset, self.next_offset)
+        except MalformedError as error:
+            raise CorruptBatchError(f"{self.path(TXN_INDEX)}: {error}") from None
+
+    def _write_txn_index(self, rows: list[AbortedTransaction]) -> list[Sync]:
+        path, data = self.path(TXN_INDEX), encode_rows(rows)
+        if not data:
+            if self.txn_index_size:
+                self._files.delete(path)
+                self.txn_index_size = 0
+            return []
+        file = self._files.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.append(data)
+            self.txn_index_size = len(data)
+            return [file.later()]
+        finally:
+            file.close()
+
     # --- recovering ---------------------------------------------------------------------------------------------------
 
     def recover(self, expected_offset: int, *, gaps_below: int | None = None) -> Iterator[BatchInFile]:
@@ -258,6 +340,7 @@ class Segment:
         if self._file is None:
             self._file = self._files.open(self.path(LOG))
         self._reset_indexes()
+        self._aborted = []
         self.size = self._old_size = 0
         self.next_offset = self.base_offset
         latest = self.base_offset + MAX_RELATIVE + 1 if gaps_below is None else gaps_below
@@ -346,7 +429,7 @@ class Segment:
             self.size, self.next_offset = size, next_offset
         if self._file is None:
             self._add_time_row()
-            for sync in self._write_indexes():
+            for sync in self._write_offset_indexes():
                 sync.run()
             self._offsets, self._times = MemoryRows(OFFSET_ROW), MemoryRows(TIME_ROW)
 

@@ -9,17 +9,10 @@ from dataclasses import dataclass
 from conformance.acls.asking import Answers
 
 DENIAL = re.compile("(?:TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED")
-NO_TRANSACTIONS = "there are no transactions, and the code at which all clients give up is that of a missing right"
 MEANT = {
     "Metadata v12, creates topics": (11, "a topic that is created is in the answer, not only in the next one"),
-    "Produce v9, a transactional id with plain records": (2, NO_TRANSACTIONS),
-    "InitProducerId v4, a transactional id": (5, NO_TRANSACTIONS),
-    "InitProducerId v4, another transactional id": (2, NO_TRANSACTIONS),
-    "FindCoordinator v4, transactional ids": (6, NO_TRANSACTIONS),
-    "FindCoordinator v3, a transactional id": (2, NO_TRANSACTIONS),
     "FindCoordinator v6, a share group": (4, "there are no share groups"),
     "ListOffsets v7, a partition twice": (2, "a partition that is named twice is refused twice"),
-    "ListTransactions v1": (6, NO_TRANSACTIONS),
     "DescribeConfigs v4": (5, "there are no loggers"),
     "IncrementalAlterConfigs v1, validated, of a broker": (4, "a broker reads its settings when it starts"),
     "IncrementalAlterConfigs v1, validated, of a logger": (4, "there are no loggers"),

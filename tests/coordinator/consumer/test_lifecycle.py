@@ -299,6 +299,25 @@ def test_the_offsets_of_a_group() -> None:
         assert world.ask(fetch).error.name == error
 
 
+def test_the_transactional_offsets_of_a_group() -> None:
+    """TO3: without ids they are taken; a wrong epoch is ILLEGAL_GENERATION, never STALE_MEMBER_EPOCH."""
+    world = GroupWorld(t=4)
+    pair(world)
+
+    def commits(partition: int, member_id: str, epoch: int) -> str:
+        to = CommitPartition("t", partition, 1)
+        commit = OffsetCommit(0, "g", member_id, None, epoch, [to], producer_id=5, producer_epoch=0)
+        commit.knows_group_id_not_found = False
+        return str(world.ask(commit).errors[0].name)
+
+    assert commits(0, "", -1) == "NONE"
+    assert commits(3, "a", 3) == "NONE"
+    assert commits(0, "a", 2) == "NONE", "it has held the partition since then"
+    assert commits(2, "a", 2) == "ILLEGAL_GENERATION"
+    assert commits(0, "a", 4) == "ILLEGAL_GENERATION"
+    assert commits(0, "stranger", 3) == "UNKNOWN_MEMBER_ID"
+
+
 def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     """K21: by name or expression; others of the request are."""
     world = GroupWorld(t=1, u=1, v=1)

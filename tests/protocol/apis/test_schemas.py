@@ -84,6 +84,15 @@ OURS = {
     "replica_election_results": {"results"},
     "partition_result": {"partitions"},
     "partition_id": {"partition"},
+    "v3_and_below_transactional_id": {"transactional_id"},
+    "v3_and_below_producer_id": {"producer_id"},
+    "v3_and_below_producer_epoch": {"producer_epoch"},
+    "v3_and_below_topics": {"topics"},
+    "results_by_transaction": {"transactions"},
+    "results_by_topic_v3_and_below": {"topics"},
+    "topic_results": {"topics"},
+    "results_by_partition": {"partitions"},
+    "partition_error_code": {"error"},
 }
 READER: Any = entity_reader
 KINDS = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uint16", "d": "float64", "?": "bool"}

@@ -1,15 +1,14 @@
-"""ApiVersions, FindCoordinator, DescribeCluster, DescribeLogDirs, DescribeQuorum and InitProducerId."""
+"""ApiVersions, FindCoordinator, DescribeCluster, DescribeLogDirs and DescribeQuorum."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from coterie.broker.broker_effects import Effects, Work
-from coterie.broker.broker_facts import Reporter, TransactionRefused
+from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Handler, Responses
 from coterie.broker.handlers.refusals import CLUSTER_DENIED, TopicError
 from coterie.broker.maintenance.directory_changes import Changes
-from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.placement import NO_LEADER
 from coterie.broker.replica_manager import ReplicaManager
@@ -25,17 +24,15 @@ from coterie.protocol.apis import (
     describe_log_dirs,
     describe_quorum,
     find_coordinator,
-    init_producer_id,
 )
-from coterie.protocol.frames import client_id_of
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.storage import DiskChange, LogError
+from coterie.protocol.transaction_state import TRANSACTION_STATE_TOPIC
+from coterie.storage import DiskChange
 from coterie.storage.files import Space
 from coterie.structs import DataStruct
 
 __all__ = ["ClusterApis"]
 
-NO_TRANSACTIONS = "this broker does not do transactions yet: use a producer without transactional.id"
 BROKER_ENDPOINT = 1
 THE_QUORUM = [(describe_quorum.METADATA_TOPIC, [0])]
 """The only quorum there is, by topic and partitions."""
@@ -60,6 +57,8 @@ KEY_RIGHTS = {
     ),
 }
 """The right that FindCoordinator needs for each type of key, and the error without it."""
+INTERNAL_TOPICS = {find_coordinator.GROUP: OFFSETS_TOPIC, find_coordinator.TRANSACTION: TRANSACTION_STATE_TOPIC}
+"""The topic whose leaders are the coordinators, for each type of key."""
 
 
 class ClusterApis(DataStruct, frozen=True, eq=False):
@@ -69,7 +68,6 @@ class ClusterApis(DataStruct, frozen=True, eq=False):
     metadata: MetadataCache
     topics: TopicManager
     changes: Changes
-    producer_ids: ProducerIds
     reporter: Reporter
     data_path: Callable[[], str]
     wall: WallClock
@@ -81,7 +79,6 @@ class ClusterApis(DataStruct, frozen=True, eq=False):
             find_coordinator.API.key: self._find_coordinator,
             describe_cluster.API.key: self._describe_cluster,
             describe_log_dirs.API.key: self._describe_log_dirs,
-            init_producer_id.API.key: self._init_producer_id,
             describe_quorum.API.key: self._describe_quorum,
         }
 
@@ -103,18 +100,14 @@ class ClusterApis(DataStruct, frozen=True, eq=False):
     def _find_coordinator(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = find_coordinator.read_request(frame, at, call.version)
         denied = self._denied_keys(call, request)
-        if request.key_type == find_coordinator.TRANSACTION:
-            return self._no_transactions(call, client_id_of(frame), request, denied, now_ms)
-        is_missing = (
-            request.key_type == find_coordinator.GROUP
-            and OFFSETS_TOPIC not in self.metadata.topics
-            and not denied.keys() >= set(request.keys)
-        )
-        missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when a client first asks for a coordinator (C2)
+        topic = INTERNAL_TOPICS.get(request.key_type)
+        is_missing = topic not in self.metadata.topics and not denied.keys() >= set(request.keys)
+        # It is made when a client first asks for a coordinator (C2, TF2).
+        missing = [topic] if topic is not None and is_missing else []
 
         def finish(made: list[Made], at_ms: int) -> tuple[find_coordinator.Response, Effects]:
             effects: Effects = [
-                self.reporter.trouble(f"the topic of the groups cannot be created: {error}", at_ms)
+                self.reporter.trouble(f"{topic} cannot be created: {error}", at_ms)
                 for error in made
                 if isinstance(error, TopicError)
             ]
@@ -136,35 +129,14 @@ class ClusterApis(DataStruct, frozen=True, eq=False):
             message = "" if call.version >= find_coordinator.MANY else message
         return {key: find_coordinator.Coordinator(key=key, error=error, message=message) for key in denied}
 
-    def _no_transactions(
-        self,
-        call: Call,
-        client_id: str,
-        request: find_coordinator.Request,
-        denied: Mapping[str, find_coordinator.Coordinator],
-        now_ms: int,
-    ) -> Effects:
-        """The code is the one at which every client gives up at once; others are retried for ever."""
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        found = [
-            denied.get(key) or find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)
-            for key in request.keys
-        ]
-        return [
-            *(
-                self.reporter.fact(TransactionRefused(now_ms, "", client_id, key, NO_TRANSACTIONS))
-                for key in request.keys
-                if key not in denied
-            ),
-            *self.responses.answer(call, find_coordinator.Response(coordinators=found), now_ms),
-        ]
-
     def _coordinator(self, key_type: int, key: str, listener: str) -> find_coordinator.Coordinator:
+        name = INTERNAL_TOPICS.get(key_type, "")
+
         def leader_of(partition: int) -> int | None:
-            state = self.metadata.partition_states.get((OFFSETS_TOPIC, partition))
+            state = self.metadata.partition_states.get((name, partition))
             return None if state is None or state.leader == NO_LEADER else state.leader
 
-        topic = self.metadata.topics.get(OFFSETS_TOPIC)
+        topic = self.metadata.topics.get(name)
         error, node_id = node_for(key_type, key, topic.partitions if topic is not None else 1, leader_of)
         if error:
             return find_coordinator.Coordinator(key=key, error=error, message=_why(error))
@@ -265,53 +237,11 @@ class ClusterApis(DataStruct, frozen=True, eq=False):
         topic = describe_quorum.DescribedTopic(topic=describe_quorum.METADATA_TOPIC, partitions=[described])
         return self.responses.answer(call, describe_quorum.Response(topics=[topic], nodes=nodes), now_ms)
 
-    # --- InitProducerId -----------------------------------------------------------------------------------------------
-
-    def _init_producer_id(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
-        request = init_producer_id.read_request(frame, at, call.version)
-        if request.transactional_id is not None:
-            self.auth.authorize(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # whether it may or not: there are no transactions
-            return self.responses.answer(call, init_producer_id.Response(error=code, producer_epoch=-1), now_ms)
-        if not self._may_write(call):
-            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            return self.responses.answer(call, init_producer_id.Response(error=code, producer_epoch=-1), now_ms)
-        producer_id = self.producer_ids.next()
-        if producer_id is not None:
-            return self.responses.answer(call, init_producer_id.Response(producer_id=producer_id), now_ms)
-        return self.changes.ask_each(
-            call, [None], self._next_producer_id, lambda answers, _at_ms: (answers[0], []), now_ms
-        )
-
-    def _may_write(self, call: Call) -> bool:
-        """InitProducerId needs WRITE on any topic, or IDEMPOTENT_WRITE on the cluster (KIP-679)."""
-        authorize = self.auth.authorize
-        return (
-            authorize(call, AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, logs=False)
-            or self.auth.authorize_by_resource_type(call, AclOperation.WRITE, AclResourceType.TOPIC)
-            or authorize(call, AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER)  # denied, and logged as such
-        )
-
-    def _next_producer_id(
-        self, _: None, done: Callable[[init_producer_id.Response, int], Effects], now_ms: int
-    ) -> Effects:
-        def then(outcome: LogError | None, at_ms: int) -> Effects:
-            if outcome is not None:
-                refused = init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)
-                return [self.reporter.trouble(str(outcome), at_ms), *done(refused, at_ms)]
-            producer_id = self.producer_ids.next()
-            assert producer_id is not None, "a block has a thousand"
-            return done(init_producer_id.Response(producer_id=producer_id), at_ms)
-
-        if self.producer_ids.is_empty:
-            return [Work(self.producer_ids.another_block(), then)]
-        return then(None, now_ms)  # an earlier request has asked for a block
-
 
 def _why(error: ErrorCode) -> str:
     if error is ErrorCode.INVALID_REQUEST:
-        return "a coordinator is looked for by group (key type 0)"
-    return "the topic of the groups is not there"
+        return "a coordinator is looked for by group (key type 0) or transactional id (key type 1)"
+    return "the topic of the coordinators is not there"
 
 
 def _no_quorum(topic: describe_quorum.Topic) -> describe_quorum.DescribedTopic:

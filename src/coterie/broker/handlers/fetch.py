@@ -18,7 +18,7 @@ from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.api import READ_COMMITTED
 from coterie.protocol.apis import fetch
-from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Partition, Request, Response
+from coterie.protocol.apis.fetch import AbortedTransaction, FetchedPartition, FetchedTopic, Partition, Request, Response
 from coterie.storage import LogError, PartitionLog
 from coterie.structs import DataStruct
 
@@ -244,13 +244,21 @@ def _read_partition(
     end = replicas.high_watermark(log)
     stable = log.last_stable(end)
     answer.high_watermark, answer.last_stable_offset, answer.log_start_offset = end, stable, log.log_start_offset
-    up_to = stable if request.isolation_level == READ_COMMITTED else end
+    is_committed = request.isolation_level == READ_COMMITTED
+    up_to = stable if is_committed else end
+    if is_committed:
+        answer.aborted_transactions = []
     room = min(asked.max_bytes, left)
     if asked.fetch_offset >= up_to or (room <= 0 and not is_first):
         return
     records = log.read(asked.fetch_offset, max(room, 0), up_to)
     if is_first or len(records) <= room:  # only the first of an answer may be larger than was asked for
         answer.records = records
+        if is_committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in log.aborted_transactions(asked.fetch_offset, records)
+            ]
 
 
 def leader_epoch_error(epoch: int, log: PartitionLog) -> ErrorCode:

@@ -7,6 +7,7 @@ topics and partitions there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,8 @@ from coterie.broker.calls import Call, Gather, Handler, Responses, close
 from coterie.broker.group_service import GroupService
 from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.security.auth_helper import AuthHelper
+from coterie.broker.transactional_writes import TransactionalProducer, TransactionalWrites
+from coterie.coordinator.transactions.states import ADDS_OFFSETS, txn_offset_commit_error
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import (
@@ -28,6 +31,7 @@ from coterie.protocol.apis import (
     offset_delete,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
 )
 from coterie.protocol.commit_rows import CommitRows
 from coterie.protocol.frames import client_id_of
@@ -39,18 +43,22 @@ from coterie.protocol.messages import (
     GroupsListed,
     JoinedGroup,
     LeftGroup,
+    OffsetCommit,
     OffsetFetch,
     OffsetsCommitted,
     OffsetsDeleted,
     OffsetsFetched,
     SyncedGroup,
 )
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 
 __all__ = ["GroupApis"]
 
 LARGEST_ANSWER = 100 << 20
 """Bytes, or nearly. A request for a large group a thousand times is refused before all of its answer is there."""
 _OFFSET_BYTES = 40
+KNOWS_LOADING = 2
+"""The first version of TxnOffsetCommit with the error COORDINATOR_LOAD_IN_PROGRESS."""
 READ, DELETE, DESCRIBE = AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE
 GROUP, TOPIC = AclResourceType.GROUP, AclResourceType.TOPIC
 DENIED, TOPIC_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -64,6 +72,7 @@ class GroupApis:
         groups: GroupService,
         metadata: MetadataCache,
         fresh_id: Callable[[], UUID],
+        transactional_writes: TransactionalWrites,
     ) -> None:
         self._responses = responses
         self._auth = auth
@@ -72,6 +81,7 @@ class GroupApis:
         self._coordinator = groups.coordinator
         self._metadata = metadata
         self._fresh_id = fresh_id
+        self._transactional_writes = transactional_writes
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -80,6 +90,7 @@ class GroupApis:
             heartbeat.API.key: self._heartbeat,
             leave_group.API.key: self._leave_group,
             offset_commit.API.key: self._offset_commit,
+            txn_offset_commit.API.key: self._txn_offset_commit,
             offset_fetch.API.key: self._offset_fetch,
             offset_delete.API.key: self._offset_delete,
             describe_groups.API.key: self._describe_groups,
@@ -169,6 +180,52 @@ class GroupApis:
             else:
                 partition.topic_id = topic.id
         return partitions
+
+    def _txn_offset_commit(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        """Commit offsets in a transaction, when its coordinator has the group's partition in it (TO1).
+
+        The group is asked last. If it refuses, its partition stays in the transaction.
+        """
+        transactional_id, request = txn_offset_commit.read_request(frame, at, call.version, None)
+        request.token = partial(self._answer_txn_offset_commit, call)
+        refusal = self._txn_refusal(call, transactional_id, request)
+        if refusal is not None:
+            return self._responses.answer(call, refusal, now_ms)
+        number = self._coordinator.partition_of(request.group_id)
+        if number not in self._coordinator.shards:
+            return self._ask(request, now_ms)  # which is refused
+
+        def admitted(errors: Mapping[tuple[str, int], ErrorCode], at_ms: int) -> Effects:
+            for error in errors.values():
+                known = txn_offset_commit_error(error, call.version)
+                return self._answer_txn_offset_commit(call, _refused(request, known), at_ms)
+            return self._ask(request, at_ms)
+
+        assert request.producer_id is not None, "a transactional commit names its producer"
+        producer = TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch)
+        partitions = frozenset({(OFFSETS_TOPIC, number)})
+        writes = self._transactional_writes
+        ask = writes.add if call.version >= ADDS_OFFSETS else writes.verify
+        return ask(producer, partitions, admitted, now_ms)
+
+    def _txn_refusal(self, call: Call, transactional_id: str, request: OffsetCommit) -> OffsetsCommitted | None:
+        """Return the answer to a commit that no coordinator need be asked about."""
+        if not self._may(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
+            return _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not self._may(call, READ, GROUP, request.group_id):
+            return _refused(request, DENIED)
+        request.partitions = self._resolved(call, request.partitions, by_id=False)
+        for partition in request.partitions:
+            partition.topic_id = None  # such a record has none (TO4)
+        if all(partition.error for partition in request.partitions):
+            return _refused(request, ErrorCode.NONE)
+        return None if request.group_id else _refused(request, ErrorCode.INVALID_GROUP_ID)
+
+    def _answer_txn_offset_commit(self, call: Call, reply: OffsetsCommitted, now_ms: int) -> Effects:
+        if call.version < KNOWS_LOADING:  # TX4
+            loading, other = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
+            reply.errors = [other if error is loading else error for error in reply.errors]
+        return self._responses.answer(call, reply, now_ms)
 
     # --- several groups -----------------------------------------------------------------------------------------------
 
@@ -326,6 +383,10 @@ class GroupApis:
         if not self._may(call, DESCRIBE, AclResourceType.CLUSTER, logs=False):  # else it may see all of them
             groups = [one for one in groups if self._may(call, DESCRIBE, GROUP, one.group_id, logs=False)]
         return self._responses.send(call, list_groups.write_response(groups, call.version, answer.error))
+
+
+def _refused(request: OffsetCommit, error: ErrorCode) -> OffsetsCommitted:
+    return OffsetsCommitted(request.partitions, [partition.error or error for partition in request.partitions])
 
 
 def _offsets_size(answer: OffsetsFetched) -> int:

@@ -13,7 +13,6 @@ from coterie.broker.broker_facts import (
     AuthorizationDenied,
     ConnectionDropped,
     FactsLeftOut,
-    TransactionRefused,
     Trouble,
 )
 from coterie.broker.io.clock import wall_ms
@@ -27,7 +26,7 @@ __all__ = ["PERIOD_MS", "FactListeners", "LogRateLimit"]
 
 MOST = 20
 PERIOD_MS = 1_000
-LOUD = (AuthenticationFailed, AuthorizationDenied, ConnectionDropped, Trouble, TransactionRefused, Mistake)
+LOUD = (AuthenticationFailed, AuthorizationDenied, ConnectionDropped, Trouble, Mistake)
 
 
 class LogRateLimit:

@@ -527,17 +527,19 @@ class ConsumerGroup(OffsetsGroup):
 
     def validate_offset_commit(self, request: OffsetCommit) -> ErrorCode:
         """Check in Kafka's order (K19). The instance id is not looked at."""
-        if request.generation_id < 0 and not self.members:
+        transactional = request.producer_id is not None
+        nameless = request.generation_id < 0 and not request.member_id and request.instance_id is None
+        if (request.generation_id < 0 and not self.members) or (transactional and nameless):
             return ErrorCode.NONE
         member = self.members.get(request.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        transactional = request.producer_id is not None
         if not member.is_classic and not transactional and not request.knows_group_id_not_found:
             return ErrorCode.UNSUPPORTED_VERSION
         if request.generation_id == member.epoch:
             return ErrorCode.NONE
-        stale = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+        is_older = member.is_classic or transactional  # these do not know STALE_MEMBER_EPOCH (TO3)
+        stale = ErrorCode.ILLEGAL_GENERATION if is_older else ErrorCode.STALE_MEMBER_EPOCH
         if request.generation_id > member.epoch:
             return stale
         topics = self.image.topics

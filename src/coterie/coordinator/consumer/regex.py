@@ -33,6 +33,12 @@ def why_invalid(pattern: str) -> str | None:
     return None
 
 
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a valid expression matches a whole name."""
+    matches = _compiled(pattern).fullmatch
+    return lambda name: matches(name) is not None
+
+
 def resolve(
     patterns: Iterable[str], image: TopicsImage, may_describe: Callable[[str], bool] | None
 ) -> dict[str, list[str]]:

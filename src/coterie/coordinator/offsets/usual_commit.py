@@ -30,6 +30,7 @@ class UsualCommit(OffsetsWritten):
 
     producer: tuple[int, int] | None = None
     marker: bool | None = None
+    mark = None
     producer_id = None
 
     def __init__(

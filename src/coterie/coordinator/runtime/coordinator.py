@@ -47,6 +47,7 @@ from coterie.protocol.messages import (
     SyncGroup,
     Token,
     TopicsDeleted,
+    TransactionMarker,
 )
 from coterie.protocol.offsets_topic import Skipped, read_record
 from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
@@ -142,9 +143,9 @@ class Replay:
                 )
 
 
-_GROUP_KEY = 0
+_KEY_TYPES = (0, 1)
 _CACHED_IDS, _CACHED_LENGTH = 100_000, 256
-_OF_NO_GROUP = frozenset({Appended, WriteLate, ExpiryCheckDue, ListGroups, TopicsDeleted})
+_OF_NO_GROUP = frozenset({Appended, WriteLate, ExpiryCheckDue, ListGroups, TopicsDeleted, TransactionMarker})
 
 
 def partition_of(group_id: str, num_partitions: int) -> int:
@@ -156,8 +157,11 @@ def partition_of(group_id: str, num_partitions: int) -> int:
 def find_coordinator(
     key_type: int, key: str, num_partitions: int, leader_of: Callable[[int], int | None]
 ) -> tuple[ErrorCode, int]:
-    """C2: return the node that coordinates a group. `leader_of` returns None while the offsets topic does not exist."""
-    if key_type != _GROUP_KEY:
+    """C2: return the node that coordinates a group, or a transactional id (TF1): both are found in the same way.
+
+    `leader_of` returns None while their topic does not exist.
+    """
+    if key_type not in _KEY_TYPES:
         return ErrorCode.INVALID_REQUEST, -1
     leader = leader_of(partition_of(key, num_partitions))
     return (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1) if leader is None else (ErrorCode.NONE, leader)
@@ -246,6 +250,8 @@ class GroupCoordinator:
         if isinstance(event, TopicsDeleted):
             return [effect for shard in self.shards.values() for effect in shard.handle(event, now_ms)]
         shard = self.shards.get(event.partition)
+        if shard is None and isinstance(event, TransactionMarker):
+            return [Reply(event.token, ErrorCode.NOT_COORDINATOR)]
         return shard.handle(event, now_ms) if shard else []
 
     def partition_of(self, group_id: str) -> int:

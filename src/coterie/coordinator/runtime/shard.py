@@ -96,6 +96,9 @@ class Timers(Generic[E]):
     def __len__(self) -> int:
         return len(self._armed)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._armed
+
     def arm(self, key: Hashable, at_ms: int, event: E) -> None:
         self._armed[key] = (at_ms, event)
         queued = self._queued.get(key)
@@ -161,6 +164,10 @@ class AppendBatch(DataStruct):
     producer_epoch: int = -1
     marker: bool | None = None
     """Instead of records: the end of the producer's transaction. True is commit, False is abort."""
+    coordinator_epoch: int = 0
+    """The epoch of the transaction coordinator that a marker comes from."""
+    is_strict: bool = False
+    """A marker must have a higher epoch than the producer's last batch (KIP-890)."""
 
 
 class Append(DataStruct):
@@ -198,7 +205,7 @@ Outward = Reply | Emit | Append | ComputeTarget | UsualCommit
 class _Unwritten:
     """Something to be written, with the group it goes back to (none for a marker)."""
 
-    __slots__ = ("applied", "asked_ms", "group", "marker", "pairs", "producer", "size", "then")
+    __slots__ = ("applied", "asked_ms", "group", "mark", "marker", "pairs", "producer", "size", "then")
 
     def __init__(self, group: Group | ConsumerGroup | None, then: Written, asked_ms: int) -> None:
         self.group = group
@@ -209,6 +216,7 @@ class _Unwritten:
         self.size = 0
         self.producer: tuple[int, int] | None = None
         self.marker: bool | None = None
+        self.mark: TransactionMarker | None = None
 
 
 class Shard:
@@ -487,7 +495,11 @@ class Shard:
         self._ticket = next(self._tickets)
         producer_id, producer_epoch = first.producer or (None, -1)
         records = first.pairs if len(batch) == 1 else joined([item.pairs for item in batch])
-        return AppendBatch(records, Appended(self.partition, self._ticket), producer_id, producer_epoch, first.marker)
+        then = Appended(self.partition, self._ticket)
+        batch_of = AppendBatch(records, then, producer_id, producer_epoch, first.marker)
+        if first.mark is not None:
+            batch_of.coordinator_epoch, batch_of.is_strict = first.mark.coordinator_epoch, first.mark.is_strict
+        return batch_of
 
     def _appended(self, event: Appended, out: list[Outward], now_ms: int) -> None:
         if event.ticket != self._ticket:
@@ -595,7 +607,7 @@ class Shard:
         then = MarkerWritten(token=event.token, producer_id=event.producer_id, committed=event.committed)
         item = _Unwritten(None, then, now_ms)
         item.producer = (event.producer_id, event.producer_epoch)
-        item.marker = event.committed
+        item.marker, item.mark = event.committed, event
         item.pairs = [(b"", None)]  # a control batch holds one record
         self._queue.append(item)
 

@@ -84,8 +84,16 @@ ADVERTISED = tuple(
 
 GROUP_VERSION = "group.version"
 """The feature that clients look for before they use KIP-848's groups."""
-SUPPORTED = (SupportedFeature(name=GROUP_VERSION, min_version=0, max_version=1),)
-FINALIZED = (FinalizedFeature(name=GROUP_VERSION, max_version_level=1, min_version_level=1),)
+TRANSACTION_VERSION = "transaction.version"
+"""The feature that clients look for before they use KIP-890's transactions."""
+SUPPORTED = (
+    SupportedFeature(name=GROUP_VERSION, min_version=0, max_version=1),
+    SupportedFeature(name=TRANSACTION_VERSION, min_version=0, max_version=2),
+)
+FINALIZED = (
+    FinalizedFeature(name=GROUP_VERSION, max_version_level=1, min_version_level=1),
+    FinalizedFeature(name=TRANSACTION_VERSION, max_version_level=2, min_version_level=2),
+)
 
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

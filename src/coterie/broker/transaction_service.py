@@ -1,0 +1,168 @@
+"""The transaction coordinator of one node, at work: its records go to the log, its markers to all partitions.
+
+A token of its requests is a function that takes the answer and the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from coterie.broker.broker_effects import Deferred, Effects
+from coterie.broker.coordinator_service import CoordinatorService, read_piece
+from coterie.broker.maintenance.producer_id_manager import ProducerIdManager
+from coterie.broker.placement import Partition
+from coterie.broker.transaction_markers import Marker, MarkerWriter
+from coterie.coordinator.classic.effects import Reply
+from coterie.coordinator.transactions import Replay, TransactionCoordinator
+from coterie.coordinator.transactions.events import (
+    ExpiryCheckDue,
+    MarkersDelayed,
+    MarkerWritten,
+    NeedProducerId,
+    Persist,
+    ProducerIdAnswer,
+    RecordWritten,
+    TimeoutCheckDue,
+    TransactionTimedOut,
+    TryLater,
+    WriteMarkers,
+)
+from coterie.errors import ErrorCode
+from coterie.protocol.batch import batches
+from coterie.protocol.records import raw_records
+from coterie.protocol.transaction_state import TRANSACTION_STATE_TOPIC, write_transaction_record
+from coterie.storage import LogError, PartitionLog
+
+__all__ = ["TransactionService"]
+
+RETRY_MS = 100
+"""The time until a marker or a record that could not be written is written again."""
+_GONE = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransactionService(CoordinatorService):
+    coordinator: TransactionCoordinator
+    producer_ids: ProducerIdManager
+    markers: MarkerWriter
+
+    topic: ClassVar[str] = TRANSACTION_STATE_TOPIC
+
+    def read_some(self, log: PartitionLog, offset: int, replay: Replay) -> int:
+        data = read_piece(log, offset)
+        for at, header in batches(data):
+            offset = header.next_offset
+            if not header.is_control:
+                for record in raw_records(data, header, at):
+                    replay.record(record.key or b"", record.value)
+        return offset
+
+    # --- events and effects of the coordinator ------------------------------------------------------------------------
+
+    def ask(self, event: Any, now_ms: int) -> Effects:
+        """Hand an event to the coordinator: a request, whose token takes the answer, or what has come back."""
+        return self.perform(self.coordinator.handle(event, now_ms), now_ms)
+
+    def perform(self, effects: Sequence[Any], now_ms: int) -> Effects:
+        out: Effects = []
+        for effect in effects:
+            if isinstance(effect, Reply):
+                answer: Callable[[Any, int], Effects] = effect.token  # type: ignore[assignment]
+                out += answer(effect.answer, now_ms)
+            elif isinstance(effect, Persist):
+                out += self._append(effect, now_ms)
+            elif isinstance(effect, WriteMarkers):
+                for partition in effect.partitions:
+                    out += self._mark(effect, partition, now_ms)
+            elif isinstance(effect, NeedProducerId):
+                out += self.producer_ids.generate(None, partial(self._give, effect), now_ms)
+            else:
+                assert isinstance(effect, TryLater)
+                self._later(("completion", effect.event.transactional_id), partial(self.ask, effect.event), now_ms)
+        return out
+
+    def _give(self, effect: NeedProducerId, producer_id: int | None, now_ms: int) -> Effects:
+        event = effect.then
+        if producer_id is None:
+            if isinstance(event, TransactionTimedOut):
+                return []  # the next check finds it again
+            return self.perform([Reply(event.token, ProducerIdAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))], now_ms)
+        event.fresh_producer_id = producer_id
+        return self.ask(event, now_ms)
+
+    def _later(self, key: object, run: Callable[[int], Effects], now_ms: int) -> None:
+        self.timers.arm((self, key), now_ms + RETRY_MS, Deferred(run))
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def _append(self, effect: Persist, now_ms: int) -> Effects:
+        """Write a record: a batch of its own, as Kafka writes them; it is durable with the next flush."""
+        partition = self.coordinator.partition_of(effect.record.transactional_id)
+        log = self.replicas.log(self.topic, partition)
+        if log is None:
+            return self._appended(effect.then, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+        try:
+            log.append_own([write_transaction_record(effect.record)], self.wall.at(now_ms))
+        except LogError as error:
+            trouble = self.reporter.trouble(str(error), now_ms)
+            return [trouble, *self._appended(effect.then, error.code, now_ms)]
+        self.flusher.written(log, partial(self._appended, effect.then))
+        self._arm_checks(now_ms)
+        return []
+
+    def _appended(self, then: RecordWritten, error: ErrorCode, now_ms: int) -> Effects:
+        then.error = error
+        return self.ask(then, now_ms)
+
+    # --- markers ------------------------------------------------------------------------------------------------------
+
+    def _mark(self, effect: WriteMarkers, partition: Partition, now_ms: int) -> Effects:
+        if not self.coordinator.has(effect.transaction):
+            return []  # another node writes them now
+        marker = Marker(effect.producer_id, effect.producer_epoch, effect.committed, effect.coordinator_epoch)
+        return self.markers.write(partition, marker, partial(self._marked, effect, partition), now_ms)
+
+    def _marked(self, effect: WriteMarkers, partition: Partition, error: ErrorCode, now_ms: int) -> Effects:
+        """A marker is written, or its topic is gone. If a newer epoch has been there, this one has nothing to end."""
+        out: Effects = []
+        if error in _FENCED:
+            what = f"the end of a transaction of {effect.transaction.transactional_id!r} was refused by "
+            out.append(self.reporter.trouble(f"{what}{partition[0]}-{partition[1]}: {error.name}", now_ms))
+        elif error not in _GONE:
+            key = "marker", effect.transaction.transactional_id, partition
+            self._later(key, partial(self._mark, effect, partition), now_ms)
+            return self.ask(MarkersDelayed(effect.transaction), now_ms)
+        return [*out, *self.ask(MarkerWritten(effect.transaction, effect.producer_epoch, partition), now_ms)]
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def loaded(self, partition: int, log: PartitionLog, now_ms: int) -> Effects:
+        effects = self.perform(self.coordinator.loaded(partition, max(log.leader_epoch, 0), now_ms), now_ms)
+        self._arm_checks(now_ms)
+        return effects
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def _arm_checks(self, now_ms: int) -> None:
+        """Look for transactions that took too long, and for ids that expire, while there are any."""
+        if (self, "timeouts") in self.timers or not any(self.coordinator.transactions()):
+            return
+        settings = self.coordinator.settings
+        timeouts_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._arm("timeouts", timeouts_ms, TimeoutCheckDue(), now_ms)
+        if (self, "expiry") not in self.timers:
+            self._arm("expiry", expiry_ms, ExpiryCheckDue(), now_ms)
+
+    def _arm(self, name: str, every_ms: int, event: TimeoutCheckDue | ExpiryCheckDue, now_ms: int) -> None:
+        def due(at_ms: int) -> Effects:
+            effects = self.ask(event, at_ms)
+            if any(self.coordinator.transactions()):
+                self._arm(name, every_ms, event, at_ms)
+            return effects
+
+        self.timers.arm((self, name), now_ms + every_ms, Deferred(due))
