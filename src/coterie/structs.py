@@ -18,7 +18,7 @@ from msgspec import NODEFAULT as REQUIRED
 from msgspec import Struct as DataStruct
 from msgspec import field, structs
 
-__all__ = ["REQUIRED", "DataStruct", "default_of", "field", "field_names", "is_data", "replace"]
+__all__ = ["REQUIRED", "DataStruct", "asdict", "default_of", "field", "field_names", "is_data", "replace"]
 
 T = TypeVar("T")
 
@@ -46,3 +46,14 @@ def replace(data: T, /, **changes: Any) -> T:
     copied: Any = structs.replace if isinstance(data, DataStruct) else dataclasses.replace
     changed: T = copied(data, **changes)
     return changed
+
+
+def asdict(data: Any) -> Any:
+    """Return a data struct or a dataclass as a dict of its fields, and so those inside it, in lists and dicts too."""
+    if is_data(data) and not isinstance(data, type):
+        return {name: asdict(getattr(data, name)) for name in field_names(data)}
+    if isinstance(data, dict):
+        return {asdict(key): asdict(value) for key, value in data.items()}
+    if type(data) in {list, tuple}:
+        return type(data)(map(asdict, data))
+    return data

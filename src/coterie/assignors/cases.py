@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic
 from coterie.assignors.sticky import read_owned
 from coterie.errors import CoterieError
 from coterie.protocol.messages import NO_GENERATION
+from coterie.structs import replace
 
 MAX_REBALANCES = 10
 MAX_PARTITIONS = 5_000_000

@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -39,6 +38,7 @@ from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.config_def import Password, dotted
 from coterie.settings.listeners import Endpoint
 from coterie.storage import DiskFiles, Files, MemoryFiles
+from coterie.structs import replace
 
 __all__ = ["Broker", "Flush", "open_cluster"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -98,6 +97,7 @@ from coterie.storage import (
     facts_log_config,
     offsets_log_config,
 )
+from coterie.structs import replace
 
 __all__ = ["Cluster", "check_nodes"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from coterie.protocol.messages import CommittedOffset
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.protocol.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
 from coterie.storage import LogError, Origin, PartitionLog
+from coterie.structs import replace
 
 __all__ = ["GroupService", "read_some"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from coterie.assignors import CooperativeSticky, Range
@@ -41,6 +41,7 @@ from coterie.sim.plan import Plan
 from coterie.sim.run import simulate
 from coterie.sim.steps import Come, Fault, Leave, PlanStep, Undo
 from coterie.sim.world import Observer, World
+from coterie.structs import replace
 
 RESTARTED: Mapping[Design, RestartOf] = {
     design: RestartOf.BROKERS if design is Design.SERVER else RestartOf.MEMBERS for design in Design

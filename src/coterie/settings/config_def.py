@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from coterie.errors import CoterieError
+from coterie.structs import replace
 
 __all__ = [
     "OF_LISTENER",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from coterie.settings.config_def import (
@@ -23,6 +23,7 @@ from coterie.settings.config_def import (
 from coterie.settings.jaas import parse_jaas
 from coterie.settings.listeners import Endpoint, listener_names
 from coterie.settings.sasl_credentials import MECHANISMS
+from coterie.structs import replace
 
 REQUESTS = "Connections and requests"
 TLS = "TLS"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coterie.sim.clients import Client
 from coterie.sim.disk import DAMAGES
@@ -12,6 +12,7 @@ from coterie.sim.machine import Machine
 from coterie.sim.schedule import Random
 from coterie.sim.steps import CreateTopic, Fault, GrowTopic, PlanStep, Undo
 from coterie.sim.world import World
+from coterie.structs import replace
 
 BACK_AFTER_MS = 8_000
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
 
@@ -27,6 +27,7 @@ from coterie.sim.steps import (
     Replace,
     Subscribe,
 )
+from coterie.structs import replace
 
 # A workload is a function from a random generator to steps: how many groups of which members, and what their users do.
 # Times are in ms from the start. Topics exist from the start unless a step creates them.
@@ -71,7 +72,7 @@ class Scene:
 
     def habits(self, **more: object) -> Habits:
         """The usual settings of a member, with these changes."""
-        return replace(self.usual, **more)  # type: ignore[arg-type]
+        return replace(self.usual, **more)
 
     def __post_init__(self) -> None:
         rng = self.rng

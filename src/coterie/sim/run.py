@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import pack
 from traceback import format_exc
@@ -35,6 +35,7 @@ from coterie.sim.steps import Fault, PlanStep, Undo
 from coterie.sim.world import Broken, Observer, World
 from coterie.stories import grid
 from coterie.stories.grid import StoryStep, in_words
+from coterie.structs import replace
 
 _VERBS = {
     "JoinGroup": "join",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coterie.sim.consumer import Habits
+from coterie.structs import replace
 
 if TYPE_CHECKING:
     from coterie.sim.world import World

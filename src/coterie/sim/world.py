@@ -6,7 +6,6 @@ Everything that happens passes through here once, by name, and is handed to each
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from coterie.broker.broker_facts import Trouble
@@ -24,6 +23,7 @@ from coterie.sim.machine import Machine
 from coterie.sim.network import VirtualNetwork, VirtualWire
 from coterie.sim.schedule import HostClock, Rng, Schedule
 from coterie.storage import PartitionLog
+from coterie.structs import replace
 
 if TYPE_CHECKING:
     from coterie.sim.clients import Asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.coordinator.classic import Group as ClassicGroup
@@ -14,6 +14,7 @@ from coterie.errors import CoterieError, MalformedError
 from coterie.facts import CLASSIC, CONSUMER, Cause
 from coterie.ledger import Rebalance, RebalanceOutcome
 from coterie.protocol.subscription import read_assignment
+from coterie.structs import replace
 from coterie.testing.requests import Request, nearest
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ The rules of the first three are in `broker/config_manager.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,7 @@ from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import alter_configs, describe_configs, incremental_alter_configs, list_config_resources
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory, LogError
-from coterie.structs import DataStruct
+from coterie.structs import DataStruct, replace
 
 __all__ = ["ConfigApis"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from coterie.assignors import Member, Owned, Range, Topic
@@ -20,7 +19,7 @@ from coterie.assignors.sticky import stick
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, Target
 from coterie.protocol.consumer_group_records import MemberMetadata, ResolvedPattern, TargetAssignment, write_target
 from coterie.protocol.java_hash import map_order
-from coterie.structs import DataStruct, field
+from coterie.structs import DataStruct, field, replace
 
 Shares = Mapping[str, Owned]
 """Member id to topic to partitions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from coterie.broker.broker_facts import LeadersChanged
@@ -19,6 +19,7 @@ from coterie.protocol.offsets_topic import OFFSETS_TOPIC, write_record
 from coterie.sim.machine import Machine
 from coterie.sim.world import Observer, World
 from coterie.storage import PartitionLog, Segment
+from coterie.structs import asdict
 
 _IN_A_REBALANCE = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
 _GROWTH = 1.5
