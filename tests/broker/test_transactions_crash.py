@@ -144,8 +144,8 @@ def test_whenever_the_machine_dies_transactions_are_whole(data: st.DataObject) -
     """TR3, TR5, TL3: the decision, the markers and the completion reach the disk in this order."""
     load = TransactionalLoad(data)
     steps: list[Callable[[], None]] = [
-        *[lambda name=name: load.write(name) for name in IDS for _ in range(2)],  # type: ignore[misc]
-        *[lambda name=name: load.end(name) for name in IDS],  # type: ignore[misc]
+        *[lambda name=name: load.write(name) for name in IDS for _ in range(2)],
+        *[lambda name=name: load.end(name) for name in IDS],
         *[load.flush] * 5,
         load.cut,
         load.crash,
