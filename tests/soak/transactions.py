@@ -260,10 +260,15 @@ def _check(bootstrap: str, checked: list[Journal], readers: list[Journal], posit
         for partition in range(PARTITIONS):
             if not readers:
                 continue
-            values, positions[partition] = peer.committed_from(positions[partition], partition)
-            for value in values:
-                for journal in readers:
-                    journal.take(partition, value or b"")
+            end = peer.read_log(positions[partition], partition=partition, committed=False).high_watermark
+            deadline = time.monotonic() + PATIENCE_S
+            while positions[partition] < end:  # librdkafka may have a transaction open, which it will end
+                values, positions[partition] = peer.committed_from(positions[partition], partition)
+                for value in values:
+                    for journal in readers:
+                        journal.take(partition, value or b"")
+                assert time.monotonic() < deadline, f"offset {positions[partition]} of {end} stays unstable"
+                time.sleep(0.01)
         for journal in checked:
             offset, error = peer.fetch_offsets(journal.name, stable=True)["t", 0]
             assert not error, f"{journal.name}: {error.name}"
