@@ -92,6 +92,7 @@ conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, a
 	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
 	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/acls/record.py $(if $(KEEP),--keep))
 	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/consumer_groups/record.py $(if $(KEEP),--keep))
+	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/transactions/record.py $(if $(KEEP),--keep))
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py)
 
 spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed (MINUTES=, SEED=)

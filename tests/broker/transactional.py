@@ -75,10 +75,7 @@ class TransactionalSpeaker(Speaker):
 
     tx = TX
     ids = (-1, -1)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sequences: dict[tuple[str, int], int] = {}
+    sequences: dict[tuple[str, int], int]
 
     def find(self, key: str | None = None) -> find_coordinator.Coordinator:
         request = find_coordinator.Request(
@@ -327,7 +324,7 @@ class TransactionalClient(TransactionalSpeaker, Client):
     def __init__(self, world: World, tx: str = TX, node: int | None = None) -> None:
         Client.__init__(self, world, world.node if node is None else world.cluster.nodes[node])
         world._clients[self.connection] = self
-        self.tx = tx
+        self.tx, self.sequences = tx, {}
 
 
 class TransactionalPeer(TransactionalSpeaker, Peer):
@@ -335,7 +332,7 @@ class TransactionalPeer(TransactionalSpeaker, Peer):
 
     def __init__(self, bootstrap: str, tx: str = TX) -> None:
         Peer.__init__(self, bootstrap)
-        self.tx = tx
+        self.tx, self.sequences = tx, {}
 
 
 class _TxnOffsetCommit:

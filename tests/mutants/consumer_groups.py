@@ -82,7 +82,7 @@ CONSUMER_GROUPS = [
            "if since is not None and since > request.generation_id:", tests=_GROUP),
     Mutant("K19", "a newer epoch commits", _OF + "group.py", "        if request.generation_id > member.epoch:\n", "        if False:\n", tests=_GROUP),
     Mutant("K19", "an old version commits", _OF + "group.py", "if not member.is_classic and not transactional and not request.knows_group_id_not_found:", "if False:", tests=_GROUP),
-    Mutant("K19", "anyone commits while there are members", _OF + "group.py", "if request.generation_id < 0 and not self.members:", "if request.generation_id < 0:", tests=_GROUP),
+    Mutant("K19", "anyone commits while there are members", _OF + "group.py", "(request.generation_id < 0 and not self.members)", "(request.generation_id < 0)", tests=_GROUP),
     Mutant("K20", "a newer epoch is answered", _OF + "group.py", "if request.member_epoch != member.epoch:", "if request.member_epoch < member.epoch:", tests=_GROUP),
     Mutant("K20", "an unknown member is answered", _OF + "group.py",
            "        if member is None:\n            return ErrorCode.UNKNOWN_MEMBER_ID\n        if request.member_epoch",

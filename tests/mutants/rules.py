@@ -17,7 +17,7 @@ _SCRAM = ("tests/broker/test_scram_credentials.py", "-k", "apis")
 RULES = [
     Mutant("C1", "mask the sign away", "coordinator/runtime/coordinator.py",
            "(0 if value == -(1 << 31) else abs(value))", "(value & 0x7FFFFFFF)"),
-    Mutant("C2", "serve other kinds of key", "coordinator/runtime/coordinator.py", "if key_type != _GROUP_KEY:", "if key_type < 0:"),
+    Mutant("C2", "serve other kinds of key", "coordinator/runtime/coordinator.py", "if key_type not in _KEY_TYPES:", "if key_type < 0:"),
     Mutant("C3", "refuse heartbeats while loading", "coordinator/runtime/coordinator.py",
            "return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error", "return error"),
     Mutant("C3", "list what is there while loading", "coordinator/runtime/coordinator.py", "if self._loading:", "if False:"),

@@ -38,7 +38,7 @@ WORLDS = [
     Mutant(SIM, "the journal is not synced", "storage/flush.py", "            file.append(content)\n            file.sync()", "            file.append(content)"),
     Mutant(SIM, "the journal is not read after a crash", "storage/data_directory.py", "{} if was_clean else read_journal(self._files)", "{}"),
     Mutant(SIM, "a batch that was sent again is taken again", "storage/partition_log.py", "if duplicate is not None:", "if False:"),
-    Mutant(SIM, "producers are forgotten in a crash", "storage/recovery.py", "                loaded.note(found)\n        except", "                pass\n        except"),
+    Mutant(SIM, "producers are forgotten in a crash", "storage/recovery.py", "                loaded.note(found, segment=segment)\n        except", "                pass\n        except"),
     Mutant(SIM, "the leader's sync is answered before the disk", "coordinator/classic/sync_group.py", "    return _write(group, request, now_ms)",
            "    effects = _write(group, request, now_ms)\n    return [*effects, *answer_parked_syncs(group, ErrorCode.NONE, 0)]", workload="flapping"),
     Mutant(SIM, "the generation is not looked at after the write", "coordinator/classic/sync_group.py",

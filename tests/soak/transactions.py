@@ -16,7 +16,6 @@ import socket
 import tempfile
 import time
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -25,6 +24,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from broker.peer import Peer, Serving
+from broker.transaction_journal import Fate, Journal, Sent
 from broker.transactional import TransactionalPeer
 from coterie.errors import ErrorCode
 
@@ -51,23 +51,6 @@ RETRIED = frozenset(
 )
 
 
-class Fate(Enum):
-    OPEN = auto()
-    """It was never ended: nothing of it may be seen."""
-    COMMITTING = auto()
-    """Its commit was sent and not answered: all of it or nothing."""
-    COMMITTED = auto()
-    ABORTED = auto()
-    """Its abort was sent: nothing of it may be seen, whether it was answered or not."""
-
-
-@dataclass(slots=True)
-class Sent:
-    fate: Fate = Fate.OPEN
-    values: dict[int, set[bytes]] = field(default_factory=dict)
-    """By partition."""
-
-
 @dataclass(slots=True)
 class Outcome:
     kills: int = 0
@@ -79,45 +62,6 @@ class Outcome:
     undecided_and_seen: int = 0
     by_librdkafka: int = 0
     start_s: list[float] = field(default_factory=list)
-
-
-class Journal:
-    """What one producer has sent, what was seen of it, and whether the two agree."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.sent: list[Sent] = []
-        self.seen: dict[int, dict[int, set[bytes]]] = {}
-
-    def begin(self) -> tuple[int, Sent]:
-        self.sent.append(Sent())
-        return len(self.sent) - 1, self.sent[-1]
-
-    def value(self, number: int, partition: int, count: int) -> bytes:
-        return f"{self.name}/{number}/{partition}/{count}".encode()
-
-    def take(self, partition: int, value: bytes) -> None:
-        name, number, *_ = value.decode().split("/")
-        if name == self.name:
-            values = self.seen.setdefault(int(number), {}).setdefault(partition, set())
-            assert value not in values, f"{value!r} was seen twice"
-            values.add(value)
-
-    def check(self, committed_offset: int) -> None:
-        last = -1
-        for number, sent in enumerate(self.sent):
-            seen = self.seen.get(number, {})
-            wanted = {partition: values for partition, values in sent.values.items() if values}
-            where = f"{self.name}, transaction {number}, {sent.fate.name}"
-            if sent.fate is Fate.COMMITTED:
-                assert seen == wanted, f"{where}: {seen} of {wanted}"
-            elif sent.fate is Fate.COMMITTING:
-                assert seen in ({}, wanted), f"{where}: {seen} of {wanted}"
-            else:
-                assert not seen, f"{where}: {seen}"
-            if seen:
-                last = number
-        assert committed_offset == last, f"{self.name}: offset {committed_offset}, and transaction {last} was the last"
 
 
 class RawProducer:
@@ -316,10 +260,15 @@ def _check(bootstrap: str, checked: list[Journal], readers: list[Journal], posit
         for partition in range(PARTITIONS):
             if not readers:
                 continue
-            values, positions[partition] = peer.committed_from(positions[partition], partition)
-            for value in values:
-                for journal in readers:
-                    journal.take(partition, value or b"")
+            end = peer.read_log(positions[partition], partition=partition, committed=False).high_watermark
+            deadline = time.monotonic() + PATIENCE_S
+            while positions[partition] < end:  # librdkafka may have a transaction open, which it will end
+                values, positions[partition] = peer.committed_from(positions[partition], partition)
+                for value in values:
+                    for journal in readers:
+                        journal.take(partition, value or b"")
+                assert time.monotonic() < deadline, f"offset {positions[partition]} of {end} stays unstable"
+                time.sleep(0.01)
         for journal in checked:
             offset, error = peer.fetch_offsets(journal.name, stable=True)["t", 0]
             assert not error, f"{journal.name}: {error.name}"

@@ -61,7 +61,7 @@ from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, Re
 from coterie.broker.maintenance.producer_id_manager import ProducerIdManager
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.maintenance.scram_credentials import ScramCredentials
-from coterie.broker.metadata_cache import MetadataCache
+from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.node import BrokerNode
 from coterie.broker.placement import NO_LEADER, Partition
 from coterie.broker.replica_manager import ReplicaManager
@@ -366,7 +366,7 @@ class Cluster:
     def _config_of(self, topic: StoredTopic) -> LogConfig:
         if topic.name == FACTS_TOPIC:
             return facts_log_config(topic.configs, self.settings)
-        if topic.name == OFFSETS_TOPIC:
+        if is_internal(topic.name):
             return offsets_log_config(topic.configs, self.settings)
         return LogConfig.of(topic.configs, self.settings)
 

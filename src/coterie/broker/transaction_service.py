@@ -141,8 +141,12 @@ class TransactionService(CoordinatorService):
     # --- loading ------------------------------------------------------------------------------------------------------
 
     def loaded(self, partition: int, log: PartitionLog, now_ms: int) -> Effects:
+        skipped = self.coordinator.skipped_in(partition)
         effects = self.perform(self.coordinator.loaded(partition, max(log.leader_epoch, 0), now_ms), now_ms)
         self._arm_checks(now_ms)
+        if skipped:
+            what = f"{log.path}: {skipped} records cannot be read, and the transactional ids in them are not known"
+            effects.append(self.reporter.trouble(what, now_ms))
         return effects
 
     # --- timers -------------------------------------------------------------------------------------------------------

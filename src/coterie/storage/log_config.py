@@ -93,7 +93,7 @@ def offsets_topic_configs(settings: BrokerSettings) -> dict[str, str]:
 
 
 def offsets_log_config(topic_configs: Mapping[str, str], settings: BrokerSettings) -> LogConfig:
-    """Return the config of __consumer_offsets.
+    """Return the config of __consumer_offsets, and of __transaction_state.
 
     The largest record of a group must fit into a batch, and the batch into a segment. All of it is read at a start, and
     most of what commits write is soon out of date: so a segment need not be full to be compacted.

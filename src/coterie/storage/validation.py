@@ -74,7 +74,8 @@ def check_batches(data: Buffer, config: LogConfig, origin: Origin, now_ms: int) 
     """Return the batches in `data`; raise `BatchError` or `RefusedError` if one of them is not valid."""
     found = []
     for at, header in batches(data):
-        if header.size > config.max_message_bytes:
+        is_marker = header.is_control and origin is Origin.COORDINATOR  # which must be written, whatever its size
+        if header.size > config.max_message_bytes and not is_marker:
             raise too_large(header.size, config.max_message_bytes)
         if origin is Origin.CLIENT:
             check_from_client(header, config.max_decompressed_bytes)

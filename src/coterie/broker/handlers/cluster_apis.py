@@ -57,6 +57,7 @@ KEY_RIGHTS = {
     ),
 }
 """The right that FindCoordinator needs for each type of key, and the error without it."""
+_THINGS = {find_coordinator.GROUP: "the groups", find_coordinator.TRANSACTION: "the transactions"}
 INTERNAL_TOPICS = {find_coordinator.GROUP: OFFSETS_TOPIC, find_coordinator.TRANSACTION: TRANSACTION_STATE_TOPIC}
 """The topic whose leaders are the coordinators, for each type of key."""
 
@@ -107,7 +108,7 @@ class ClusterApis(DataStruct, frozen=True, eq=False):
 
         def finish(made: list[Made], at_ms: int) -> tuple[find_coordinator.Response, Effects]:
             effects: Effects = [
-                self.reporter.trouble(f"{topic} cannot be created: {error}", at_ms)
+                self.reporter.trouble(f"the topic of {_THINGS[request.key_type]} cannot be created: {error}", at_ms)
                 for error in made
                 if isinstance(error, TopicError)
             ]

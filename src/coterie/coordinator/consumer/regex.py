@@ -46,6 +46,6 @@ def resolve(
     names = [name for name in image.topics if may_describe is None or may_describe(name)]
     found = {}
     for pattern in patterns:
-        matches = _compiled(pattern).fullmatch
+        matches = matcher(pattern)
         found[pattern] = sorted(name for name in names if matches(name))
     return found

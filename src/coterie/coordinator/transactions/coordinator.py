@@ -118,6 +118,10 @@ class TransactionCoordinator:
         found = self._loading.get(partition)
         return found is not None and (replay is None or found is replay)
 
+    def skipped_in(self, partition: int) -> int:
+        """Return how many records of a partition that is being loaded cannot be read."""
+        return self._loading[partition].skipped
+
     def loaded(self, partition: int, coordinator_epoch: int, now_ms: int) -> Effects:
         """Take the ids of a partition; transactions that were decided are completed (TR3)."""
         replay = self._loading.pop(partition)

@@ -146,6 +146,5 @@ def write_response(response: Response, version: int) -> bytes:
     if version >= MANY:
         written.transactions = response.transactions
     else:
-        (one,) = response.transactions
-        written.topics = one.topics
+        written.topics = [topic for one in response.transactions for topic in one.topics]
     return _write_response(written, version)
