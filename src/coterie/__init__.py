@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from coterie.errors import (
+        ApplicationRecoverableError,
         AuthenticationError,
         AuthorizationError,
         ClientClosedError,
@@ -90,13 +91,18 @@ if TYPE_CHECKING:
         FencedInstanceError,
         IllegalArgumentError,
         IllegalStateError,
+        InvalidConfigurationError,
         InvalidTopicError,
         KafkaError,
         MalformedError,
+        ProducerFencedError,
         RebalanceInProgressError,
         RequestTimedOutError,
         SaslAuthenticationError,
         SslAuthenticationError,
+        TransactionAbortableError,
+        TransactionAbortedError,
+        TransactionFatalError,
         UnsupportedVersionError,
     )
     from coterie.settings.client_settings import AdminSettings
@@ -118,6 +124,7 @@ __all__ = [
     "Admin",
     "AdminSettings",
     "AlterConfigOp",
+    "ApplicationRecoverableError",
     "AssignorError",
     "AsyncAdmin",
     "AsyncConsumer",
@@ -149,6 +156,7 @@ __all__ = [
     "GroupMetadata",
     "IllegalArgumentError",
     "IllegalStateError",
+    "InvalidConfigurationError",
     "InvalidTopicError",
     "KafkaError",
     "ListedOffset",
@@ -169,6 +177,7 @@ __all__ = [
     "PartitionReassignment",
     "PatternType",
     "Producer",
+    "ProducerFencedError",
     "ProducerSettings",
     "QuorumInfo",
     "QuorumReplica",
@@ -192,6 +201,9 @@ __all__ = [
     "TopicListing",
     "TopicPartition",
     "TopicPartitionReplica",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionFatalError",
     "UnknownAssignorError",
     "UnsupportedVersionError",
     "WakeupError",
@@ -229,10 +241,11 @@ _NAMES_BY_MODULE = {
     "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record Records SubscriptionPattern "
     "TopicPartition",
     "coterie.errors": (
-        "AuthenticationError AuthorizationError ClientClosedError CommitFailedError ConcurrentUseError "
-        "ConnectionLostError CoterieError ErrorCode FencedInstanceError IllegalArgumentError IllegalStateError "
-        "InvalidTopicError KafkaError MalformedError RebalanceInProgressError RequestTimedOutError "
-        "SaslAuthenticationError SslAuthenticationError UnsupportedVersionError"
+        "ApplicationRecoverableError AuthenticationError AuthorizationError ClientClosedError CommitFailedError "
+        "ConcurrentUseError ConnectionLostError CoterieError ErrorCode FencedInstanceError IllegalArgumentError "
+        "IllegalStateError InvalidConfigurationError InvalidTopicError KafkaError MalformedError ProducerFencedError "
+        "RebalanceInProgressError RequestTimedOutError SaslAuthenticationError SslAuthenticationError "
+        "TransactionAbortableError TransactionAbortedError TransactionFatalError UnsupportedVersionError"
     ),
     "coterie.settings.config_def": "SettingsError",
 }

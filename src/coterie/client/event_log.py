@@ -32,6 +32,7 @@ __all__ = [
     "ProduceResumed",
     "ProduceRetried",
     "ProducerIdObtained",
+    "TransactionFailed",
 ]
 
 PARTITIONS_SHOWN = 20
@@ -98,6 +99,14 @@ class ProduceResumed:
 class DeliveryFailed:
     records: int
     partitions: Collection[TopicPartition]
+    why: str
+
+
+@dataclass(slots=True)
+class TransactionFailed:
+    """A transaction can only be aborted, or its producer cannot go on; the error says which."""
+
+    transactional_id: str
     why: str
 
 
@@ -329,6 +338,12 @@ LINES: Mapping[type, Line] = {
         "%d records were not delivered to %s: %s",
         lambda event: (event.records, _listed(event.partitions), event.why),
         "records were given up, and why",
+    ),
+    TransactionFailed: Line(
+        WARNING,
+        'a transaction of "%s" failed: %s',
+        lambda event: (event.transactional_id, event.why),
+        "a transaction can only be aborted, or its producer cannot go on",
     ),
     ClosedWithRecords: Line(
         WARNING,

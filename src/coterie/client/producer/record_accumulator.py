@@ -8,164 +8,49 @@
 
 A batch is sent when it is full, has lingered, or when a caller flushes, closes or waits for room. The request takes
 other batches for the same broker along, as many as fit. `CONSEQUENCES` has the reaction to each error;
-`partition_queue.py` has the rules of the order. Batch sizes are those before compression. An effect that takes time
-comes back as the event that its docstring names.
+`partition_queue.py` has the rules of the order, and `accumulator_events.py` has the events and effects. Batch sizes are
+those before compression.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import ceil
 from types import MappingProxyType
-from typing import NamedTuple
 
-from coterie.client.network.backoff import backoff_ms
+from coterie.client.network.backoff import CONCURRENT_BACKOFF_MS, backoff_ms
+from coterie.client.producer.accumulator_events import (
+    Answered,
+    AskLeaders,
+    AskPartitions,
+    AskProducerId,
+    Closing,
+    Effect,
+    Event,
+    FlushAsked,
+    FlushDone,
+    GaveUp,
+    LeadersFailed,
+    LeadersFound,
+    PartitionAnswer,
+    PartitionsAdded,
+    ProducerIdFailed,
+    ProducerIdGiven,
+    RoomMade,
+    SendBatches,
+    Settled,
+    TransactionAborting,
+    TransactionBegun,
+    Unanswered,
+    WakeAt,
+    Woke,
+)
 from coterie.client.producer.partition_queue import NO_PRODUCER, Batch, PartitionQueue, ProducerIdAndEpoch
 from coterie.client.producer.record_appender import AccumulatorSettings, RecordAppender, next_ratio
 from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, NO_SEQUENCE, Compression
-
-# --- effects ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, eq=False)
-class SendBatches:
-    """One Produce request, a batch for each partition at most; back as `Answered` or `Unanswered`."""
-
-    node_id: int
-    batches: tuple[Batch, ...]
-
-
-@dataclass(slots=True)
-class AskProducerId:
-    """Back as `ProducerIdGiven` or `ProducerIdFailed`."""
-
-
-@dataclass(slots=True)
-class AskLeaders:
-    """Get the leaders of these topics' partitions. Back as `LeadersFound` or `LeadersFailed`."""
-
-    topics: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class WakeAt:
-    """Call again with `Woke` at this time, and no more at the time that was asked for before; None: at no time."""
-
-    at_ms: int | None
-
-
-@dataclass(slots=True)
-class Settled:
-    """The batch has its offsets or its error: call its callbacks."""
-
-    batch: Batch
-
-
-@dataclass(slots=True)
-class RoomMade:
-    """Callers that wait for room can go on."""
-
-
-@dataclass(slots=True)
-class FlushDone:
-    token: int
-
-
-Effect = SendBatches | AskProducerId | AskLeaders | WakeAt | Settled | RoomMade | FlushDone
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
-class PartitionAnswer(NamedTuple):
-    """The leader's answer for the batch of one partition."""
-
-    error: ErrorCode = ErrorCode.NONE
-    base_offset: int = -1
-    append_time_ms: int = -1
-    message: str | None = None
-    record_errors: Mapping[int, str | None] = {}
-
-
-@dataclass(slots=True)
-class Woke:
-    """A batch is full, its linger.ms is over, or the timer fired."""
-
-
-@dataclass(slots=True)
-class Answered:
-    """A Produce response. With acks=0, which has none: the request was written, and every batch is accepted."""
-
-    sent: SendBatches
-    answers: Mapping[TopicPartition, PartitionAnswer]
-
-
-@dataclass(slots=True)
-class Unanswered:
-    """Connection lost, or no answer in time: whether the broker has appended the batches is unknown."""
-
-    sent: SendBatches
-    error: KafkaError
-
-
-@dataclass(slots=True)
-class LeadersFound:
-    """The leader of each partition of the requested topics; -1 for none."""
-
-    leaders: Mapping[str, Mapping[int, int]]
-
-
-@dataclass(slots=True)
-class LeadersFailed:
-    error: KafkaError
-
-
-@dataclass(slots=True)
-class ProducerIdGiven:
-    identity: ProducerIdAndEpoch
-
-
-@dataclass(slots=True)
-class ProducerIdFailed:
-    error: KafkaError
-
-
-@dataclass(slots=True)
-class FlushAsked:
-    """Send all batches without lingering; ends as `FlushDone` with the same token."""
-
-    token: int
-
-
-@dataclass(slots=True)
-class Closing:
-    """The producer closes: no batch lingers any more."""
-
-
-@dataclass(slots=True)
-class GaveUp:
-    """All batches that are not settled fail with this error."""
-
-    error: KafkaError
-
-
-Event = (
-    Woke
-    | Answered
-    | Unanswered
-    | LeadersFound
-    | LeadersFailed
-    | ProducerIdGiven
-    | ProducerIdFailed
-    | FlushAsked
-    | Closing
-    | GaveUp
-)
-
 
 _RNG_MAX = 2**31 - 1
 
@@ -209,6 +94,10 @@ class RecordAccumulator(RecordAppender):
         """The error because of which nothing can be sent any more."""
         self.is_closing = False
         self._flushes: dict[int, set[Batch]] = {}
+        self._added: set[TopicPartition] | None = None
+        """The partitions that batches may be sent to; None: to all."""
+        self._asked_to_add: set[TopicPartition] = set()
+        self._aborting: KafkaError | None = None
         self._asks_leaders = self._asks_identity = False
         self._stale_topics: set[str] = set()
         self._ask_leaders_at = self._ask_identity_at = 0
@@ -233,7 +122,7 @@ class RecordAccumulator(RecordAppender):
                 self._asks_leaders = False
             case ProducerIdGiven(identity):
                 self._asks_identity = False
-                self.identity = identity
+                self._use(identity)
             case ProducerIdFailed(error):
                 self._asks_identity = False
                 if not error.retriable:  # as Java does: what is there fails, and the next record asks again
@@ -244,6 +133,17 @@ class RecordAccumulator(RecordAppender):
                 self.is_closing = True
             case GaveUp(error):
                 self._abort_batches(error, effects)
+            case TransactionBegun(adds_partitions):
+                self._added = set() if adds_partitions else None
+                self._asked_to_add.clear()
+                self._aborting = None
+            case PartitionsAdded(partitions):
+                if self._added is not None:
+                    self._added.update(partitions)
+            case TransactionAborting(token, error):
+                self._aborting = error
+                self._abort_batches(error, effects, only_idle=True)
+                self._flush(token, effects)
             case Woke():  # if it was the alarm, it is spent, though it may have rung a little early
                 self._alarm_ms = None
         self._expire(now_ms, effects)
@@ -279,10 +179,19 @@ class RecordAccumulator(RecordAppender):
         else:
             effects.append(FlushDone(token))
 
-    def _abort_batches(self, error: KafkaError, effects: list[Effect]) -> None:
+    def _abort_batches(self, error: KafkaError, effects: list[Effect], *, only_idle: bool = False) -> None:
+        """Fail all batches; with `only_idle` those that are not in flight."""
         for queue in list(self._busy.values()):
             for batch in (*queue.unsettled, *queue.waiting):
-                self._fail(queue, batch, error, effects)
+                if not (only_idle and batch.is_on_the_way):
+                    self._fail(queue, batch, error, effects)
+
+    def _use(self, identity: ProducerIdAndEpoch) -> None:
+        self.identity = identity
+        if self.rules.is_transactional:  # no batch is left of the transaction before
+            for topic in self.topics.values():
+                for queue in topic.queues.values():
+                    queue.needs_epoch_bump = False
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -307,17 +216,21 @@ class RecordAccumulator(RecordAppender):
             self._settle(queue, batch, effects)
             return
         error = KafkaError.of(answer.error, f"{len(batch)} records for {batch.where} failed", answer.message)
-        if consequence is Consequence.SPLIT and len(batch) > 1:
+        if self._aborting is not None and consequence is not Consequence.FAIL_FOR_GOOD:
+            self._fail(queue, batch, error, effects)
+        elif consequence is Consequence.SPLIT and len(batch) > 1:
             self._split(queue, batch)
         elif consequence is Consequence.RETRY or (
-            consequence is Consequence.OUT_OF_PLACE and self.identity is not None
+            consequence is Consequence.OUT_OF_PLACE and self._may_come_later(queue, batch)
         ):
             batch.attempts += 1
             batch.error = error  # what is said if its time is over before it succeeds
             if batch.attempts > self.rules.retries:
                 self._fail(queue, batch, error, effects)
                 return
-            batch.retry_at_ms = now_ms + self._retry_backoff_ms(batch.attempts)
+            is_busy = answer.error is ErrorCode.CONCURRENT_TRANSACTIONS
+            pause_ms = CONCURRENT_BACKOFF_MS if is_busy else self._retry_backoff_ms(batch.attempts)
+            batch.retry_at_ms = now_ms + pause_ms
             queue.reenqueue(batch, refused=consequence is Consequence.OUT_OF_PLACE)
         else:
             batch.record_errors = {
@@ -328,6 +241,12 @@ class RecordAccumulator(RecordAppender):
             if consequence is Consequence.FAIL_FOR_GOOD:
                 self.failure = error
                 self._abort_batches(error, effects)
+
+    def _may_come_later(self, queue: PartitionQueue, batch: Batch) -> bool:
+        """Return whether a batch that is out of place can be sent again: it, or in a transaction the one before it."""
+        if self.identity is None:
+            return False
+        return not self.rules.is_transactional or batch is not queue.unsettled[0]
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         parts = batch.split()
@@ -349,7 +268,7 @@ class RecordAccumulator(RecordAppender):
         batch.encoded = None
         queue.remove(batch)
         if queue.is_idle():
-            if queue.needs_epoch_bump:
+            if queue.needs_epoch_bump and not self.rules.is_transactional:
                 self._move(queue)
             self._busy.pop(queue.where, None)
         self.used -= batch.weight
@@ -382,6 +301,8 @@ class RecordAccumulator(RecordAppender):
 
     def _bump_epochs(self) -> None:
         """Bump the epoch of every partition that needs it (KIP-360); its sequence starts at 0 again."""
+        if self.rules.is_transactional:  # its coordinator bumps it
+            return
         for queue in self._busy.values():
             if queue.may_move():
                 self._move(queue)
@@ -407,7 +328,7 @@ class RecordAccumulator(RecordAppender):
         ready: set[int] = set()
         for queue in self._busy.values():
             node_id = queue.leader
-            if node_id < 0 or self._on_the_way.get(node_id, 0) >= self.rules.max_in_flight:
+            if node_id < 0 or self._on_the_way.get(node_id, 0) >= self.rules.max_in_flight or not self._may_send(queue):
                 continue
             batch = queue.sendable(self.identity)
             if batch is None or self._backs_off(queue, batch, now_ms):
@@ -417,6 +338,9 @@ class RecordAccumulator(RecordAppender):
                 ready.add(node_id)
         effects += [self._send(node_id, by_node[node_id]) for node_id in sorted(ready)]
         return bool(ready)
+
+    def _may_send(self, queue: PartitionQueue) -> bool:
+        return self._added is None or queue.where in self._added
 
     @staticmethod
     def _backs_off(queue: PartitionQueue, batch: Batch, now_ms: int) -> bool:
@@ -447,7 +371,12 @@ class RecordAccumulator(RecordAppender):
     # --- what is missing ----------------------------------------------------------------------------------------------
 
     def _ask(self, now_ms: int, effects: list[Effect]) -> None:
-        if self._busy and self.identity == NO_PRODUCER and not self._asks_identity and now_ms >= self._ask_identity_at:
+        if self._added is not None and self._aborting is None:
+            new = tuple(sorted(self._busy.keys() - self._added - self._asked_to_add))
+            if new:
+                self._asked_to_add.update(new)
+                effects.append(AskPartitions(new))
+        if self._lacks_identity() and not self._asks_identity and now_ms >= self._ask_identity_at:
             self._asks_identity = True
             self._ask_identity_at = now_ms + self.rules.retry_backoff_ms
             effects.append(AskProducerId())
@@ -456,6 +385,10 @@ class RecordAccumulator(RecordAppender):
             self._asks_leaders = True
             self._ask_leaders_at = now_ms + self.rules.retry_backoff_ms
             effects.append(AskLeaders(tuple(sorted(wanted))))
+
+    def _lacks_identity(self) -> bool:
+        """Return whether a producer id is needed; the transaction manager asks for that of a transactional producer."""
+        return bool(self._busy) and self.identity == NO_PRODUCER and not self.rules.is_transactional
 
     def _topics_without_leader(self) -> set[str]:
         return self._stale_topics | {queue.where.topic for queue in self._busy.values() if queue.leader < 0}
@@ -468,12 +401,12 @@ class RecordAccumulator(RecordAppender):
             times.append(oldest.created_ms + self.rules.delivery_timeout_ms)
             if queue.leader < 0 or self._on_the_way.get(queue.leader, 0) >= self.rules.max_in_flight:
                 continue
-            batch = queue.sendable(self.identity)
+            batch = queue.sendable(self.identity) if self._may_send(queue) else None
             if batch is not None:
                 times.append(
                     max(batch.retry_at_ms, 0 if batch.sent_to >= 0 else batch.created_ms + self.rules.linger_ms)
                 )
-        if self._busy and self.identity == NO_PRODUCER and not self._asks_identity:
+        if self._lacks_identity() and not self._asks_identity:
             times.append(self._ask_identity_at)
         if not self._asks_leaders and self._topics_without_leader():
             times.append(self._ask_leaders_at)
