@@ -48,6 +48,7 @@ from coterie.client.producer.accumulator_events import (
 )
 from coterie.client.producer.partition_queue import NO_PRODUCER, Batch, PartitionQueue, ProducerIdAndEpoch
 from coterie.client.producer.record_appender import AccumulatorSettings, RecordAppender, next_ratio
+from coterie.client.producer.transaction_states import undelivered
 from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, NO_SEQUENCE, Compression
@@ -257,7 +258,7 @@ class RecordAccumulator(RecordAppender):
                 batches.update(parts)
 
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaError, effects: list[Effect]) -> None:
-        batch.error = error
+        batch.error = undelivered(error) if self.rules.is_transactional else error
         if batch.sequence != NO_SEQUENCE:  # whatever follows it would be out of order
             queue.needs_epoch_bump = True
         self._settle(queue, batch, effects)

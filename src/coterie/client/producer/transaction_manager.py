@@ -212,6 +212,9 @@ class TransactionManager:
         self._wanted.clear()
         effects += [Ended(each.token, error) for each in self._offsets]
         self._offsets.clear()
+        self._give_up_doing()
+
+    def _give_up_doing(self) -> None:
         may_be_added = self._fate_is_unknown and isinstance(self._doing, AddPartitions | AddOffsets)
         if not self._is_under_way and not may_be_added:
             self._doing = None
@@ -223,6 +226,8 @@ class TransactionManager:
         request = answer.request
         if isinstance(request, FindCoordinator):
             self._coordinators[request.group_id] = answer.node_id
+            if self.state in {ABORTING, ABORTABLE_ERROR}:
+                self._give_up_doing()
             return
         self._doing = None
         self._failures = 0

@@ -20,6 +20,7 @@ from coterie.errors import (
     KafkaError,
     ProducerFencedError,
     TransactionAbortableError,
+    TransactionAbortedError,
     TransactionFatalError,
 )
 
@@ -225,6 +226,7 @@ _EXCEPTIONS: Mapping[ErrorClass, type[KafkaError]] = {
     ErrorClass.FATAL: TransactionFatalError,
     ErrorClass.CONFIGURATION: InvalidConfigurationError,
 }
+_DECIDED = (*_EXCEPTIONS.values(), TransactionAbortedError)
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
@@ -238,3 +240,8 @@ def exception_of(kind: ErrorClass, error: KafkaError) -> KafkaError:
     said = str(error)
     advice = _ADVICE[kind]
     return made(said if advice in said else f"{said}. {advice}", error.code)
+
+
+def undelivered(error: KafkaError) -> KafkaError:
+    """Return the error of a record of a transaction that was not delivered."""
+    return error if isinstance(error, _DECIDED) else exception_of(error_class(TransactionApi.PRODUCE, error), error)
