@@ -1,0 +1,424 @@
+"""Transactional producers and read_committed consumers, on Coterie's broker and on Apache Kafka 4.3.1 itself.
+
+Each test runs on both ways of the producer: the one of transaction.version 2, and the older one, which a broker serves
+at any level (V2). Readers read up to a plain record that is written last, so that nothing is waited for in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import coterie
+from apache_kafka import ApacheKafka, needs_apache_kafka
+from client.consumers import QUICK, until
+from coterie import Admin, AsyncProducer, Consumer, GroupMetadata, NewTopic, Producer, TopicPartition
+from coterie.client.network.connection import BrokerConnection
+from coterie.errors import (
+    ErrorCode,
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaError,
+    ProducerFencedError,
+    RequestTimedOutError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionFatalError,
+)
+from coterie.protocol.apis import api_versions, end_txn
+
+pytestmark = pytest.mark.real_time
+
+WAIT_S = 60.0
+LAST = "last"
+SHORT_TIMEOUT_MS = 1_000
+_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+_HAS_COORDINATOR = any(row.api_key == end_txn.API.key for row in api_versions.ADVERTISED)
+
+BROKERS = (
+    pytest.param(
+        "coterie",
+        marks=pytest.mark.skipif(not _HAS_COORDINATOR, reason="the broker does not advertise EndTxn: no transactions"),
+    ),
+    pytest.param("apache kafka", marks=needs_apache_kafka),
+)
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "coterie":
+        with coterie.Broker(settings={**_SETTINGS, "group.initial.rebalance.delay.ms": 0}) as broker:
+            yield broker.bootstrap_servers
+    else:
+        with ApacheKafka(_SETTINGS) as kafka:
+            yield kafka.bootstrap
+
+
+@pytest.fixture(params=["implicit", "explicit"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which way the producer goes: what it hears of the feature decides."""
+    if request.param == "explicit":
+        monkeypatch.setattr(BrokerConnection, "feature", lambda _self, _name: 0)
+    return str(request.param)
+
+
+@pytest.fixture
+def topic(bootstrap: str, name: str) -> str:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])
+    return name
+
+
+def producer(bootstrap: str, name: str, **more: object) -> Producer:
+    return Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0, **more})
+
+
+def seen(bootstrap: str, topic: str, isolation_level: str = "read_committed") -> list[str]:
+    """The values of the topic, in the order of each partition: all up to a record that is written now."""
+    partitions = [TopicPartition(topic, number) for number in range(2)]
+    with Producer(bootstrap_servers=bootstrap) as plain:
+        for partition in partitions:
+            plain.send(topic, LAST, partition=partition.partition)
+    found: dict[TopicPartition, list[str]] = {}
+    with Consumer({**QUICK, "bootstrap.servers": bootstrap, "isolation.level": isolation_level}) as consumer:
+        consumer.assign(partitions)
+
+        def has_all() -> bool:
+            for record in consumer.poll(1):
+                assert record.value is not None
+                found.setdefault(TopicPartition(record.topic, record.partition), []).append(record.value.decode())
+            return [values[-1:] for values in found.values()] == [[LAST], [LAST]]
+
+        until(has_all)
+    return [value for _, values in sorted(found.items()) for value in values if value != LAST]
+
+
+def stable_end(bootstrap: str, topic: str, partition: int = 0) -> int:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        where = TopicPartition(topic, partition)
+        return coterie.checked(admin.list_offsets({where: coterie.LATEST}, read_committed=True))[where].offset
+
+
+# --- commit and abort -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("way")
+def test_a_transaction_is_seen_as_a_whole_or_not_at_all(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic) as ours:
+        with ours.transaction():
+            for number in range(6):
+                ours.send(topic, f"a{number}", partition=number % 2)
+            ours.flush()
+            assert stable_end(bootstrap, topic) == 0
+        with pytest.raises(LookupError), ours.transaction():  # noqa: PT012  the block is what is tested
+            ours.send(topic, "never", partition=0).result(WAIT_S)
+            _fail()
+        with ours.transaction():
+            pass
+        for number in range(3):
+            with ours.transaction():
+                ours.send(topic, f"b{number}", partition=0)
+    assert seen(bootstrap, topic) == ["a0", "a2", "a4", "b0", "b1", "b2", "a1", "a3", "a5"]
+    assert "never" in seen(bootstrap, topic, "read_uncommitted")
+
+
+@pytest.mark.usefixtures("way")
+def test_an_abort_drops_what_was_not_sent(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic, **{"linger.ms": 60_000, "delivery.timeout.ms": 120_000}) as ours:
+        ours.init_transactions()
+        ours.begin_transaction()
+        delivery = ours.send(topic, "never", partition=0)
+        ours.abort_transaction()
+        with pytest.raises(TransactionAbortedError):
+            delivery.result(WAIT_S)
+        ours.begin_transaction()
+        ours.send(topic, "one", partition=0)
+        ours.commit_transaction()
+    assert seen(bootstrap, topic, "read_uncommitted") == ["one"]
+
+
+@pytest.mark.usefixtures("way")
+def test_a_record_that_fails_makes_the_transaction_fail_and_not_the_next(bootstrap: str, topic: str) -> None:
+    """§16: the broker refuses one record for its size, so that the commit is refused without a request (C4)."""
+    with producer(bootstrap, topic, **{"max.request.size": 3_000_000}) as ours:
+        ours.init_transactions()
+        ours.begin_transaction()
+        ours.send(topic, "never", partition=0).result(WAIT_S)
+        with pytest.raises(TransactionAbortableError, match="Abort the transaction"):
+            ours.send(topic, "x" * 2_000_000, partition=0).result(WAIT_S)
+        with pytest.raises(TransactionAbortableError):
+            ours.send(topic, "never", partition=0)
+        with pytest.raises(TransactionAbortableError) as caught:
+            ours.commit_transaction()
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        ours.abort_transaction()
+        with ours.transaction():
+            ours.send(topic, "one", partition=0)
+            ours.send(topic, "two", partition=0)
+    assert seen(bootstrap, topic) == ["one", "two"]
+
+
+def test_a_record_that_cannot_be_taken_makes_the_transaction_fail(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic) as ours:
+        with pytest.raises(KafkaError, match=r"max\.request\.size"), ours.transaction():  # noqa: PT012  the same
+            ours.send(topic, "never", partition=0)
+            ours.send(topic, "x" * 2_000_000)
+        ours.begin_transaction()
+        ours.send(topic, "never", partition=0)
+        with pytest.raises(KafkaError, match="it has 2 partitions"):
+            ours.send(topic, "never", partition=2)
+        with pytest.raises(TransactionAbortableError, match="it has 2 partitions"):
+            ours.commit_transaction()
+        ours.abort_transaction()
+    assert seen(bootstrap, topic) == []
+
+
+def test_calls_in_the_wrong_order_say_what_to_do(bootstrap: str, topic: str) -> None:
+    with (
+        Producer(bootstrap_servers=bootstrap) as plain,
+        pytest.raises(IllegalStateError, match=r"give it a transactional\.id"),
+    ):
+        plain.begin_transaction()
+    ours = producer(bootstrap, topic)
+    with pytest.raises(IllegalStateError, match=r"begin_transaction\(\).*call init_transactions\(\) first"):
+        ours.begin_transaction()
+    ours.init_transactions()
+    with pytest.raises(IllegalStateError, match=r"send\(\) is not possible.*call begin_transaction\(\) first"):
+        ours.send(topic, "never")
+    with pytest.raises(IllegalArgumentError, match=r"give consumer\.group_metadata\(\)"):
+        ours.send_offsets({}, "group")  # type: ignore[arg-type]
+    ours.begin_transaction()
+    with pytest.raises(IllegalStateError, match="commit or abort it first"), ours.transaction():
+        pass
+    ours.send(topic, "never", partition=0).result(WAIT_S)
+    ours.close()  # which aborts
+    with pytest.raises(IllegalStateError, match="closed"):
+        ours.commit_transaction()
+    assert seen(bootstrap, topic) == []
+
+
+# --- the end of a producer --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("way")
+def test_a_second_producer_fences_the_first(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic) as first, producer(bootstrap, topic) as second:
+        first.init_transactions()
+        first.begin_transaction()
+        first.send(topic, "never", partition=0).result(WAIT_S)
+        second.init_transactions()
+
+        def go_on() -> None:
+            try:
+                first.send(topic, "never", partition=0)
+                first.commit_transaction()
+            except TransactionAbortableError:  # it may have timed out: the abort tells (C4)
+                first.abort_transaction()
+
+        with pytest.raises(ProducerFencedError, match="Close this producer"):
+            go_on()
+        with pytest.raises(ProducerFencedError):
+            first.begin_transaction()
+        with second.transaction():
+            second.send(topic, "one", partition=0)
+    assert seen(bootstrap, topic) == ["one"]
+
+
+def test_the_block_of_a_fenced_producer_raises_that_it_is_fenced(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic) as first, producer(bootstrap, topic) as second:
+        with pytest.raises(ProducerFencedError), first.transaction():  # noqa: PT012  the block is what is tested
+            first.send(topic, "never", partition=0).result(WAIT_S)
+            second.init_transactions()
+            first.send(topic, "never", partition=0)
+        assert seen(bootstrap, topic) == []
+
+
+def test_a_transaction_that_timed_out_is_aborted_and_the_producer_goes_on(bootstrap: str, topic: str) -> None:
+    """T2, C4."""
+    with producer(bootstrap, topic, **{"transaction.timeout.ms": SHORT_TIMEOUT_MS}) as ours:
+        ours.init_transactions()
+        ours.begin_transaction()
+        ours.send(topic, "never", partition=0).result(WAIT_S)
+        until(lambda: stable_end(bootstrap, topic) == 2)
+        with pytest.raises(TransactionAbortableError) as caught:
+            ours.send(topic, "never", partition=0).result(WAIT_S)
+        assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+        ours.abort_transaction()
+        with ours.transaction():
+            ours.send(topic, "one", partition=0)
+    with producer(bootstrap, topic, **{"transaction.timeout.ms": SHORT_TIMEOUT_MS}) as ours:
+        ours.init_transactions()
+        ours.begin_transaction()
+        ours.send(topic, "never", partition=1).result(WAIT_S)
+        until(lambda: stable_end(bootstrap, topic, 1) == 2)
+        with pytest.raises(TransactionFatalError, match=r"transaction\.timeout\.ms may have passed"):
+            ours.commit_transaction()
+    assert seen(bootstrap, topic) == ["one"]
+
+
+DYING = """
+import sys, time
+from coterie import Producer
+bootstrap, topic = sys.argv[1:]
+producer = Producer(bootstrap_servers=bootstrap, transactional_id=topic)
+with producer.transaction():
+    producer.send(topic, "before", partition=0)
+producer.begin_transaction()
+for number in range(10):
+    producer.send(topic, "never", partition=number % 2)
+producer.flush()
+print("open", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_producer_leaves_nothing_half_done(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    """Kill -9 in the middle: the next producer of that name aborts what was open (I5)."""
+    script = tmp_path / "dying.py"
+    script.write_text(DYING)
+    with subprocess.Popen([sys.executable, script, bootstrap, topic], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "open\n"
+        process.kill()
+    assert stable_end(bootstrap, topic) == 2  # the record, and the marker
+    with producer(bootstrap, topic) as ours, ours.transaction():
+        ours.send(topic, "after", partition=0)
+    assert seen(bootstrap, topic) == ["before", "after"]
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_are_committed_with_the_transaction_and_fenced_by_the_generation(
+    bootstrap: str, topic: str, protocol: str
+) -> None:
+    """O2, O3: the metadata of a generation that is over is refused, and the transaction can only be aborted."""
+    where = TopicPartition(topic, 0)
+    with (
+        Consumer(bootstrap_servers=bootstrap, group_id=topic, group_protocol=protocol) as consumer,
+        producer(bootstrap, topic) as ours,
+    ):
+        consumer.subscribe([topic])
+        until(consumer.assignment, consumer)
+        now = consumer.group_metadata()
+        assert now.generation_id >= 1 and now.member_id
+        with ours.transaction():
+            ours.send(topic, "one", partition=0)
+            ours.send_offsets({where: 5}, now)
+        until(lambda: _committed(consumer, where) == 5)
+        ours.begin_transaction()
+        ours.send(topic, "never", partition=0)
+        with pytest.raises(TransactionAbortableError) as caught:
+            ours.send_offsets({where: 6}, now._replace(generation_id=now.generation_id + 1))
+        assert caught.value.code is ErrorCode.ILLEGAL_GENERATION
+        with pytest.raises(TransactionAbortableError):
+            ours.commit_transaction()
+        ours.abort_transaction()
+        with pytest.raises(TransactionAbortableError) as caught, ours.transaction():
+            ours.send_offsets({where: 7}, now._replace(member_id="another"))
+        assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+        with pytest.raises(ZeroDivisionError), ours.transaction():
+            ours.send_offsets({where: 1 // 0}, now)
+        with ours.transaction():
+            ours.send_offsets({where: 8}, GroupMetadata(f"{topic}-simple", -1, "", None))
+        assert _committed(consumer, where) == 5
+    assert seen(bootstrap, topic) == ["one"]
+
+
+def _committed(consumer: Consumer, where: TopicPartition) -> int | None:
+    found = consumer.committed(where)[where]
+    return None if found is None else found.offset
+
+
+def _fail() -> None:
+    raise LookupError("it did not work")
+
+
+def test_records_are_processed_once_although_transactions_are_aborted(bootstrap: str, name: str) -> None:
+    """Read, process, write: every third transaction fails, and is read again from the committed offsets."""
+    source, target = f"{name}-in", f"{name}-out"
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic(source, 2, 1), NewTopic(target, 2, 1)])
+    with Producer(bootstrap_servers=bootstrap) as plain:
+        for number in range(60):
+            plain.send(source, str(number), partition=number % 2)
+    attempts = done = 0
+
+    def process_some() -> bool:
+        nonlocal attempts, done
+        records = consumer.poll(1)
+        attempts += bool(records)
+        try:
+            with ours.transaction():
+                for record in records:
+                    ours.send(target, record.value, partition=record.partition)
+                ours.send_offsets(records.next_offsets(), consumer.group_metadata())
+                if attempts % 3 == 0:
+                    _fail()
+        except LookupError:
+            consumer.seek_to_committed()
+        else:
+            done += len(records)
+        return done >= 60
+
+    with (
+        Consumer({**QUICK, "bootstrap.servers": bootstrap, "group.id": name, "max.poll.records": 7}) as consumer,
+        producer(bootstrap, name) as ours,
+    ):
+        consumer.subscribe([source])
+        until(process_some)
+    assert attempts > 8
+    expected = [str(number) for number in (*range(0, 60, 2), *range(1, 60, 2))]
+    assert seen(bootstrap, target) == expected
+    assert len(seen(bootstrap, target, "read_uncommitted")) > 60
+
+
+# --- asyncio ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_asynchronous_producer_has_the_same(bootstrap: str, topic: str) -> None:
+    async def work() -> None:
+        async with AsyncProducer(bootstrap_servers=bootstrap, transactional_id=topic) as ours:
+            async with ours.transaction():
+                await ours.send(topic, "one", partition=0)
+                await ours.send_offsets({(topic, 0): 1}, GroupMetadata(topic, -1, "", None))
+            with pytest.raises(ZeroDivisionError):
+                async with ours.transaction():
+                    await ours.send_and_wait(topic, f"{1 // 0}")
+            await ours.begin_transaction()
+            await ours.send_and_wait(topic, "never", partition=0)
+            await ours.abort_transaction()
+            with pytest.raises(KafkaError, match="it has 2 partitions"):
+                async with ours.transaction():
+                    await ours.send(topic, "never", partition=2)
+            await ours.begin_transaction()
+            await ours.send(topic, "two", partition=0)
+            with pytest.raises(RequestTimedOutError, match="call it again to wait for its end"):
+                await ours.commit_transaction(timeout=0)
+            with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) has not ended"):
+                await ours.abort_transaction()
+            await ours.commit_transaction()
+
+    asyncio.run(work())
+    assert seen(bootstrap, topic) == ["one", "two"]
+
+
+def test_two_transactions_on_one_partition_at_a_time(bootstrap: str, topic: str) -> None:
+    """A reader sees the records of each in the order of the log, when the earlier one has ended too (L3)."""
+    with producer(bootstrap, f"{topic}-1") as first, producer(bootstrap, f"{topic}-2") as second:
+        for ours in (first, second):
+            ours.init_transactions()
+            ours.begin_transaction()
+        for number in range(4):
+            first.send(topic, f"a{number}", partition=0).result(WAIT_S)
+            second.send(topic, f"b{number}", partition=0).result(WAIT_S)
+        second.commit_transaction()
+        assert stable_end(bootstrap, topic) == 0
+        first.commit_transaction()
+    assert seen(bootstrap, topic) == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]
