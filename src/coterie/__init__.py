@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         PartitionDescription,
         PartitionReassignment,
         PatternType,
+        ProducerState,
         QuorumInfo,
         QuorumReplica,
         ResourcePattern,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicListing,
         TopicPartitionReplica,
+        TransactionDescription,
+        TransactionListing,
         checked,
     )
     from coterie.client.consumer.async_consumer import AsyncConsumer
@@ -179,6 +182,7 @@ __all__ = [
     "Producer",
     "ProducerFencedError",
     "ProducerSettings",
+    "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
     "RebalanceInProgressError",
@@ -203,7 +207,9 @@ __all__ = [
     "TopicPartitionReplica",
     "TransactionAbortableError",
     "TransactionAbortedError",
+    "TransactionDescription",
     "TransactionFatalError",
+    "TransactionListing",
     "UnknownAssignorError",
     "UnsupportedVersionError",
     "WakeupError",
@@ -220,8 +226,8 @@ _NAMES_BY_MODULE = {
         "EARLIEST LATEST MAX_TIMESTAMP Admin AlterConfigOp AsyncAdmin ClusterDescription ConfigChange ConfigEntry "
         "ConfigResource ConfigSource ElectionType GroupDescription GroupListing ListedOffset LogDirectory "
         "MemberDescription MemberToRemove NewTopic PartitionDescription PartitionReassignment QuorumInfo "
-        "QuorumReplica ResourceType ScramCredentialInfo ScramDeletion ScramUpsertion TopicCreated TopicDescription "
-        "TopicListing TopicPartitionReplica checked"
+        "ProducerState QuorumReplica ResourceType ScramCredentialInfo ScramDeletion ScramUpsertion TopicCreated "
+        "TopicDescription TopicListing TopicPartitionReplica TransactionDescription TransactionListing checked"
     ),
     "coterie.client.consumer.async_consumer": "AsyncConsumer",
     "coterie.client.consumer.consumer": "Consumer",
