@@ -7,17 +7,35 @@ at any level (V2). Readers read up to a plain record that is written last, so th
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import coterie
 from apache_kafka import ApacheKafka, needs_apache_kafka
+from broker.peer import Peer
+from broker.speaker import produce_request
 from client.consumers import QUICK, until
-from coterie import Admin, AsyncProducer, Consumer, GroupMetadata, NewTopic, Producer, TopicPartition
+from client.transacting import WAIT_S, producer, seen, stable_end
+from coterie import (
+    Admin,
+    AlterConfigOp,
+    AsyncProducer,
+    ConfigChange,
+    ConfigResource,
+    Consumer,
+    GroupMetadata,
+    NewTopic,
+    Producer,
+    ResourceType,
+    TopicPartition,
+)
+from coterie.cli.app import app
 from coterie.client.network.connection import BrokerConnection
 from coterie.errors import (
     ErrorCode,
@@ -30,12 +48,11 @@ from coterie.errors import (
     TransactionAbortedError,
     TransactionFatalError,
 )
-from coterie.protocol.apis import api_versions, end_txn
+from coterie.protocol.apis import api_versions, end_txn, produce
+from coterie.protocol.records import BatchRecord, build_batch
 
 pytestmark = pytest.mark.real_time
 
-WAIT_S = 60.0
-LAST = "last"
 SHORT_TIMEOUT_MS = 1_000
 _SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 _HAS_COORDINATOR = any(row.api_key == end_txn.API.key for row in api_versions.ADVERTISED)
@@ -72,36 +89,6 @@ def topic(bootstrap: str, name: str) -> str:
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
     return name
-
-
-def producer(bootstrap: str, name: str, **more: object) -> Producer:
-    return Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0, **more})
-
-
-def seen(bootstrap: str, topic: str, isolation_level: str = "read_committed") -> list[str]:
-    """The values of the topic, in the order of each partition: all up to a record that is written now."""
-    partitions = [TopicPartition(topic, number) for number in range(2)]
-    with Producer(bootstrap_servers=bootstrap) as plain:
-        for partition in partitions:
-            plain.send(topic, LAST, partition=partition.partition)
-    found: dict[TopicPartition, list[str]] = {}
-    with Consumer({**QUICK, "bootstrap.servers": bootstrap, "isolation.level": isolation_level}) as consumer:
-        consumer.assign(partitions)
-
-        def has_all() -> bool:
-            for record in consumer.poll(1):
-                assert record.value is not None
-                found.setdefault(TopicPartition(record.topic, record.partition), []).append(record.value.decode())
-            return [values[-1:] for values in found.values()] == [[LAST], [LAST]]
-
-        until(has_all)
-    return [value for _, values in sorted(found.items()) for value in values if value != LAST]
-
-
-def stable_end(bootstrap: str, topic: str, partition: int = 0) -> int:
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        where = TopicPartition(topic, partition)
-        return coterie.checked(admin.list_offsets({where: coterie.LATEST}, read_committed=True))[where].offset
 
 
 # --- commit and abort -------------------------------------------------------------------------------------------------
@@ -422,3 +409,68 @@ def test_two_transactions_on_one_partition_at_a_time(bootstrap: str, topic: str)
         assert stable_end(bootstrap, topic) == 0
         first.commit_transaction()
     assert seen(bootstrap, topic) == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]
+
+
+# --- other producers' transactions ------------------------------------------------------------------------------------
+
+
+def run(bootstrap: str, *words: str) -> tuple[int, list[dict[str, object]], str]:
+    """What `coterie transactions` prints: its exit status, its rows, and what goes to stderr."""
+    done = CliRunner().invoke(app, ["transactions", *words, "-o", "json"], env={"COTERIE_BOOTSTRAP": bootstrap})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, json.loads(done.stdout or "[]"), done.stderr
+
+
+def test_an_open_transaction_is_listed_described_and_aborted(bootstrap: str, topic: str) -> None:
+    with producer(bootstrap, topic) as ours:
+        ours.init_transactions()
+        ours.begin_transaction()
+        ours.send(topic, "never", partition=1).result(WAIT_S)
+        code, rows, _ = run(bootstrap, "list", "--state", "Ongoing", "--transactional-id-pattern", f"{topic}.*")
+        assert code == 0 and [row["transactional_id"] for row in rows] == [topic]
+        producer_id = rows[0]["producer_id"]
+        code, rows, _ = run(bootstrap, "describe", topic)
+        assert code == 0 and len(rows) == 1
+        assert (rows[0]["state"], rows[0]["partitions"], rows[0]["timeout_ms"]) == ("Ongoing", f"{topic}-1", 60_000)
+        assert (rows[0]["producer_id"], rows[0]["producer_epoch"]) == (producer_id, 0)
+        assert rows[0]["duration_ms"] is not None
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            (found,) = coterie.checked(admin.describe_producers([(topic, 1)]))[TopicPartition(topic, 1)]
+            assert (found.producer_id, found.last_sequence, found.transaction_start_offset) == (producer_id, 0, 0)
+        code, rows, said = run(bootstrap, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0")
+        assert (code, rows) == (0, []) and "no transaction hangs" in said, "its coordinator has it"
+        code, rows, said = run(bootstrap, "abort", topic, "no-such-id")
+        assert code == 1 and 'transactional id "no-such-id": there is no such transactional id' in said
+        assert [row["result"] for row in rows] == ["aborted"]
+        code, rows, _ = run(bootstrap, "list", "--transactional-id-pattern", "no-such-id")
+        assert (code, rows) == (0, []), "it was not created"
+        with pytest.raises(KafkaError):
+            ours.commit_transaction()
+    code, rows, said = run(bootstrap, "list", "--state", "Sleeping")
+    assert code == 1 and "knows no such state: Sleeping" in said
+    assert seen(bootstrap, topic) == []
+
+
+def test_a_hanging_transaction_is_found_and_aborted(bootstrap: str, topic: str) -> None:
+    """Records of a transaction that no coordinator knows: a broker takes them only if it does not verify them (P10)."""
+    everywhere = ConfigResource(ResourceType.BROKER, "")
+    verifies = "transaction.partition.verification.enable"
+    record = BatchRecord(None, b"never", 0)
+    batch = build_batch([record], producer_id=5_000, producer_epoch=3, base_sequence=0, is_transactional=True)
+    request = produce_request(topic, records=batch, transactional_id=topic)
+    with Admin(bootstrap_servers=bootstrap) as admin, Peer(bootstrap) as peer:
+        changed = admin.alter_configs({everywhere: [ConfigChange(verifies, "false")]})
+        if changed[everywhere] is not None:
+            pytest.skip(f"this broker always verifies: {changed[everywhere]}")
+        until(lambda: not peer.ask(produce, request, 11).responses[0].partitions[0].error)
+        admin.alter_configs({everywhere: [ConfigChange(verifies, None, AlterConfigOp.DELETE)]})
+    code, rows, _ = run(bootstrap, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0")
+    assert code == 0 and len(rows) == 1
+    assert [rows[0][name] for name in ("topic", "partition", "producer_id", "producer_epoch", "start_offset")] == [
+        *(topic, 0, 5_000, 3, 0)
+    ]
+    code, _, said = run(bootstrap, "abort", "--topic", f"{topic}:0", "--start-offset", "7")
+    assert code == 1 and "begins at offset 7: open ones begin at 0" in said
+    code, rows, said = run(bootstrap, "abort", "--topic", f"{topic}:0", "--start-offset", "0")
+    assert code == 0 and len(rows) == 1, said
+    assert seen(bootstrap, topic) == []
