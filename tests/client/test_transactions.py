@@ -21,7 +21,7 @@ from apache_kafka import ApacheKafka, needs_apache_kafka
 from broker.peer import Peer
 from broker.speaker import produce_request
 from client.consumers import QUICK, until
-from client.transacting import WAIT_S, producer, seen, stable_end
+from client.transacting import WAIT_S, interleaved, java_reads, librdkafka_reads, producer, seen, stable_end
 from coterie import (
     Admin,
     AlterConfigOp,
@@ -166,10 +166,7 @@ def test_a_record_that_cannot_be_taken_makes_the_transaction_fail(bootstrap: str
 
 
 def test_calls_in_the_wrong_order_say_what_to_do(bootstrap: str, topic: str) -> None:
-    with (
-        Producer(bootstrap_servers=bootstrap) as plain,
-        pytest.raises(IllegalStateError, match=r"give it a transactional\.id"),
-    ):
+    with Producer(bootstrap_servers=bootstrap) as plain, pytest.raises(IllegalStateError, match=r"a transactional\.id"):
         plain.begin_transaction()
     ours = producer(bootstrap, topic)
     with pytest.raises(IllegalStateError, match=r"begin_transaction\(\).*call init_transactions\(\) first"):
@@ -396,6 +393,9 @@ def test_an_asynchronous_producer_has_the_same(bootstrap: str, topic: str) -> No
     assert seen(bootstrap, topic) == ["one", "two"]
 
 
+# --- read_committed ---------------------------------------------------------------------------------------------------
+
+
 def test_two_transactions_on_one_partition_at_a_time(bootstrap: str, topic: str) -> None:
     """A reader sees the records of each in the order of the log, when the earlier one has ended too (L3)."""
     with producer(bootstrap, f"{topic}-1") as first, producer(bootstrap, f"{topic}-2") as second:
@@ -409,6 +409,29 @@ def test_two_transactions_on_one_partition_at_a_time(bootstrap: str, topic: str)
         assert stable_end(bootstrap, topic) == 0
         first.commit_transaction()
     assert seen(bootstrap, topic) == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]
+
+
+def test_a_reader_sees_what_other_readers_see(bootstrap: str, topic: str) -> None:
+    """C5, L4, L5: interleaved transactions, many of them aborted; Java and librdkafka are the judges."""
+    log = interleaved(bootstrap, topic)
+    expected = [(offset, value) for offset, value in sorted(log.items()) if value is not None]
+    assert len(expected) > 20 and len(log) - len(expected) > 20
+    assert java_reads(bootstrap, topic, len(expected)) == [value for _, value in expected]
+    assert librdkafka_reads(bootstrap, topic, expected[-1][0]) == expected
+    end = expected[-1][0] + 1
+    for small in ({}, {"max.partition.fetch.bytes": 1}):
+        with Consumer({**QUICK, "bootstrap.servers": bootstrap, "isolation.level": "read_committed", **small}) as ours:
+            ours.assign([(topic, 0)])
+            for start in (0, *range(1, end, 7)):  # in the middle of transactions, aborted ones too
+                ours.seek((topic, 0), start)
+                found: list[tuple[int, str]] = []
+
+                def has_all() -> bool:
+                    found.extend((one.offset, (one.value or b"").decode()) for one in ours.poll(1))  # noqa: B023
+                    return bool(found) and found[-1][0] == end - 1  # noqa: B023
+
+                until(has_all)
+                assert found == [one for one in expected if one[0] >= start]
 
 
 # --- other producers' transactions ------------------------------------------------------------------------------------
