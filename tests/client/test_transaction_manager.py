@@ -75,6 +75,7 @@ class Driven:
         self.others: list[events.Effect] = []
         self.wake_at_ms: int | None = None
         self.held: list[int] | None = None
+        self.has_sent = False
         self.tokens: Iterator[int] = itertools.count()
 
     def __call__(self, event: events.Event) -> None:
@@ -93,7 +94,7 @@ class Driven:
                 case events.FlushBatches(number) | events.DropBatches(number):
                     self.others.append(effect)
                     if self.held is None:
-                        self(events.Flushed(number))
+                        self(events.Flushed(number, self.has_sent))
                     else:
                         self.held.append(number)
                 case _:
@@ -135,6 +136,7 @@ class Driven:
 
     def begin(self) -> None:
         self(BeginAsked())
+        self.has_sent = False
         self.others.clear()
         self.sent.clear()
 
@@ -188,7 +190,7 @@ def explicit() -> Driven:
 
 def begun(driven: Driven) -> Driven:
     """Let the coordinator know of the transaction."""
-    driven.manager.note_send()
+    driven.has_sent = True
     if not driven.manager.adds_implicitly:
         driven(PartitionsWanted((P0,)))
         assert driven.answer() == AddPartitions((P0,))
@@ -201,7 +203,7 @@ def begun(driven: Driven) -> Driven:
 
 def test_version_2_sends_end_txn_alone_and_takes_its_epoch(implicit: Driven) -> None:
     """C1."""
-    implicit.manager.note_send()
+    implicit.has_sent = True
     token = implicit.commit()
     assert implicit.others == [events.FlushBatches(1)] and token not in implicit.ended
     assert implicit.answer(ProducerIdAndEpoch(7, 1)) == EndTxn(committed=True)
@@ -215,7 +217,7 @@ def test_version_2_sends_end_txn_alone_and_takes_its_epoch(implicit: Driven) -> 
 
 def test_version_1_adds_partitions_first_and_keeps_the_epoch(explicit: Driven) -> None:
     """C2."""
-    explicit.manager.note_send()
+    explicit.has_sent = True
     explicit(PartitionsWanted((P0,)))
     explicit(PartitionsWanted((P1,)))
     assert explicit.answer() == AddPartitions((P0,))
@@ -260,7 +262,7 @@ def test_an_abort_drops_batches_before_it_ends_the_transaction(ready: Driven) ->
     token = ready.abort()
     (dropped,) = [each for each in ready.others if isinstance(each, events.DropBatches)]
     assert isinstance(dropped.error, TransactionAbortedError) and not ready.asked
-    ready(events.Flushed(ready.held[0]))
+    ready(events.Flushed(ready.held[0], ready.has_sent))
     assert ready.answer() == EndTxn(committed=False)
     assert ready.ended[token] is None
 
@@ -272,7 +274,7 @@ def test_a_commit_waits_for_the_flush_and_for_offsets(implicit: Driven) -> None:
     assert implicit.answer() == FindCoordinator("g")
     assert implicit.answer() == CommitOffsets(offsets, OFFSETS, GROUP)
     assert implicit.ended == {0: None, offsets: None} and not implicit.asked
-    implicit(events.Flushed(implicit.held[0]))
+    implicit(events.Flushed(implicit.held[0], implicit.has_sent))
     assert implicit.answer() == EndTxn(committed=True)
     assert implicit.ended[token] is None
 
@@ -280,11 +282,11 @@ def test_a_commit_waits_for_the_flush_and_for_offsets(implicit: Driven) -> None:
 def test_partitions_are_still_added_while_it_commits(explicit: Driven) -> None:
     """The flush sends batches to partitions that nothing was sent to before."""
     explicit.held = []
-    explicit.manager.note_send()
+    explicit.has_sent = True
     explicit.commit()
     explicit(PartitionsWanted((P0,)))
     assert explicit.answer() == AddPartitions((P0,))
-    explicit(events.Flushed(explicit.held[0]))
+    explicit(events.Flushed(explicit.held[0], explicit.has_sent))
     assert explicit.answer() == EndTxn(committed=True)
 
 
@@ -323,7 +325,7 @@ def test_a_coordinator_that_moved_is_looked_up(ready: Driven, code: ErrorCode | 
 
 def test_an_add_without_an_answer_is_asked_again_before_the_abort(explicit: Driven) -> None:
     """EndTxn of a transaction that the coordinator does not know would be INVALID_TXN_STATE."""
-    explicit.manager.note_send()
+    explicit.has_sent = True
     explicit(PartitionsWanted((P0,)))
     explicit.refuse(LOST)
     token = explicit.abort()
@@ -335,7 +337,7 @@ def test_an_add_without_an_answer_is_asked_again_before_the_abort(explicit: Driv
 
 
 def test_an_add_that_was_refused_is_not_asked_again_when_it_aborts(explicit: Driven) -> None:
-    explicit.manager.note_send()
+    explicit.has_sent = True
     explicit(PartitionsWanted((P0,)))
     explicit.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     token = explicit.abort()
@@ -370,8 +372,13 @@ def test_a_delivery_that_fails_in_the_commit_ends_the_commit(ready: Driven) -> N
     token = ready.commit()
     ready(ProduceFailed(KafkaError("lost", ErrorCode.REQUEST_TIMED_OUT), was_sent=True))
     ready.fails_with(token, TransactionAbortableError, "lost")
-    ready(events.Flushed(ready.held[0]))  # that of the commit, late
     assert ready.state is S.ABORTABLE_ERROR and not ready.sent
+    ready.abort()
+    for late in ready.held[:-1]:
+        ready(events.Flushed(late, ready.has_sent))
+    assert not ready.sent, "the end of the flush of the commit is not that of the abort"
+    ready(events.Flushed(ready.held[-1], ready.has_sent))
+    assert ready.answer() == EndTxn(committed=False)
 
 
 @pytest.mark.parametrize(
@@ -425,7 +432,7 @@ def test_what_ends_the_producer_ends_every_call(ready: Driven, code: ErrorCode, 
         with pytest.raises(kind):
             ready.manager.check(call)
     with pytest.raises(kind):
-        ready.manager.note_send()
+        ready.manager.check_send()
 
 
 def test_an_abort_that_the_coordinator_refuses_to_abort_is_the_end(implicit: Driven) -> None:

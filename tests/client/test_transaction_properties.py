@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.transaction_world import COMMITTED, PARTITIONS, Cluster, Transaction, TransactionWorld
+from client.transaction_world import ABORTED, COMMITTED, PARTITIONS, Cluster, Transaction, TransactionWorld
 from coterie.client.producer.transaction_events import AbortAsked, BeginAsked, CommitAsked, InitAsked
 from coterie.errors import KafkaError, TransactionAbortableError
 
@@ -19,14 +19,14 @@ def live(level: int, seed: int) -> tuple[Cluster, list[Transaction]]:
     random = Random(seed)
     cluster = Cluster(level)
     done: list[Transaction] = []
-    world = started(level, random, cluster, [])
+    world = started(random, cluster, [])
     for number in range(12):
         transaction = Transaction(number)
         done.append(transaction)
         world(BeginAsked())
         error = worked(world, transaction, random)
         if error is None and random.random() < 0.1:
-            world = started(level, random, cluster, world.late)  # it dies
+            world = started(random, cluster, world.late)  # it dies
             continue
         commits = error is None and random.random() < 0.7
         failed = world.call(CommitAsked) if commits else world.call(AbortAsked)
@@ -36,16 +36,16 @@ def live(level: int, seed: int) -> tuple[Cluster, list[Transaction]]:
             transaction.outcome = "aborted"
             failed = world.call(AbortAsked)
         if failed is not None:
-            world = started(level, random, cluster, world.late)
-    world = started(level, random, cluster, world.late)
+            world = started(random, cluster, world.late)
+    world = started(random, cluster, world.late)
     for late in world.late:
         late()
     return cluster, done
 
 
-def started(level: int, random: Random, cluster: Cluster, late: list[Callable[[], object]]) -> TransactionWorld:
+def started(random: Random, cluster: Cluster, late: list[Callable[[], object]]) -> TransactionWorld:
     """A new producer; what the one before has sent may still arrive."""
-    world = TransactionWorld(level, random, cluster)
+    world = TransactionWorld(cluster, random)
     world.late = late
     assert world.call(InitAsked) is None
     return world
@@ -60,7 +60,7 @@ def worked(world: TransactionWorld, transaction: Transaction, random: Random) ->
         if random.random() < 0.5:
             return world.send_offsets(transaction)
         world.live(random.randrange(20))
-        world.manager.note_send()
+        world.manager.check_send()
     except KafkaError as error:
         return error
     return None
@@ -91,6 +91,30 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all_as_its_producer_was_tol
     assert cluster.offset >= max(told, default=-1)
     assert cluster.offset == -1 or cluster.offset in may_be
     assert cluster.state != "Ongoing" or level == 2
+
+
+@pytest.mark.parametrize("level", [2, 1])
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_a_network_that_only_loses_things_fails_no_transaction(level: int, seed: int) -> None:
+    """Lost, delayed and repeated requests, and coordinators that move, cost time and nothing else."""
+    random = Random(seed)
+    world = TransactionWorld(Cluster(level), random, is_calm=True)
+    assert world.call(InitAsked) is None
+    for number in range(12):
+        transaction = Transaction(number)
+        world(BeginAsked())
+        assert worked(world, transaction, random) is None
+        commits = random.random() < 0.6
+        assert (world.call(CommitAsked) if commits else world.call(AbortAsked)) is None
+        fates = {
+            record[2]
+            for where, value in transaction.values
+            for record in world.cluster.logs[where].records
+            if record[0] == value
+        }
+        assert fates <= {COMMITTED if commits else ABORTED}
+        assert commits <= (not transaction.values or fates == {COMMITTED})
 
 
 def test_the_ways_that_lives_take_are_all_taken() -> None:

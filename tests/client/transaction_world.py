@@ -34,6 +34,7 @@ PARTITIONS = [TopicPartition(TOPIC, number) for number in range(3)]
 SOURCE = TopicPartition("in", 0)
 GROUP = GroupMetadata("g", 1, "m", None)
 NODE = 1
+LONG_MS = 10**9
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 
 
@@ -234,12 +235,16 @@ class Transaction:
 
 
 class TransactionWorld:
-    def __init__(self, level: int, random: Random, cluster: Cluster | None = None) -> None:
-        self.cluster = cluster or Cluster(level)
+    def __init__(self, cluster: Cluster, random: Random, *, is_calm: bool = False) -> None:
+        """`is_calm`: the network loses things, but nothing takes too long, and the broker aborts nothing itself."""
+        self.cluster = cluster
+        self.is_calm = is_calm
         self.random = random
         self.now_ms = 1_000_000
         self.manager = TransactionManager("x", TransactionSettings(10, 100), random.random)
-        settings = rules(is_transactional=True, delivery_timeout_ms=3_000, linger_ms=3, retry_backoff_ms=10)
+        settings = rules(
+            is_transactional=True, linger_ms=3, retry_backoff_ms=10, delivery_timeout_ms=LONG_MS if is_calm else 3_000
+        )
         self.accumulator = RecordAccumulator(settings, lambda: random.getrandbits(31))
         self.asked: deque[tuple[events.Request, ProducerIdAndEpoch]] = deque()
         self.produced: deque[tuple[batches.SendBatches, list[Sent], bool]] = deque()
@@ -269,7 +274,7 @@ class TransactionWorld:
                 case batches.WakeAt(at_ms):
                     self.alarms["batches"] = at_ms
                 case batches.FlushDone(token):
-                    self(events.Flushed(self.flushes.pop(token)))
+                    self(events.Flushed(self.flushes.pop(token), self.accumulator.has_sent))
                 case batches.AskProducerId():
                     raise AssertionError("the transaction manager asks for it")
 
@@ -308,7 +313,7 @@ class TransactionWorld:
     def send(self, transaction: Transaction) -> None:
         where = self.random.choice(PARTITIONS)
         value = b"%d.%d" % (transaction.number, len(transaction.values))
-        self.manager.note_send()
+        self.manager.check_send()
         placed = self.accumulator.append(TOPIC, where.partition, None, value, 0, (), self.now_ms)
         assert placed is not None
         transaction.values.append((where, value))
@@ -343,7 +348,7 @@ class TransactionWorld:
                 self.late.pop(self.random.randrange(len(self.late)))()
             elif chance < 0.05:
                 self._cut()
-            elif chance < 0.052:
+            elif chance < 0.052 and not self.is_calm:
                 self.cluster.time_out()
             elif chance < 0.06:
                 self._pass(self.random.choice((50, 4_000)))

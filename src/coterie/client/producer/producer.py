@@ -130,7 +130,7 @@ class _Face:
         if self._unusable:
             raise self._refusal()
         if self._sender.transactions is not None:
-            self._sender.transactions.manager.note_send()
+            self._sender.transactions.manager.check_send()
         accumulator = self._sender.accumulator
         if accumulator.failure is not None:
             raise KafkaError(f"this producer cannot send any more: {accumulator.failure}", accumulator.failure.code)

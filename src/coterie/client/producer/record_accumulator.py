@@ -99,6 +99,8 @@ class RecordAccumulator(RecordAppender):
         """The partitions that batches may be sent to; None: to all."""
         self._asked_to_add: set[TopicPartition] = set()
         self._aborting: KafkaError | None = None
+        self.has_sent = False
+        """Whether a batch was sent since the transaction began."""
         self._asks_leaders = self._asks_identity = False
         self._stale_topics: set[str] = set()
         self._ask_leaders_at = self._ask_identity_at = 0
@@ -138,6 +140,7 @@ class RecordAccumulator(RecordAppender):
                 self._added = set() if adds_partitions else None
                 self._asked_to_add.clear()
                 self._aborting = None
+                self.has_sent = False
             case PartitionsAdded(partitions):
                 if self._added is not None:
                     self._added.update(partitions)
@@ -367,6 +370,7 @@ class RecordAccumulator(RecordAppender):
             taken.append(batch)
             self._busy[queue.where] = self._busy.pop(queue.where)
         self._on_the_way[node_id] = self._on_the_way.get(node_id, 0) + 1
+        self.has_sent = True
         return SendBatches(node_id, tuple(taken))
 
     # --- what is missing ----------------------------------------------------------------------------------------------

@@ -194,11 +194,11 @@ class TransactionDriver:
 
     async def _flush(self, number: int) -> None:
         await self._sender.flush()
-        self.handle(events.Flushed(number))
+        self.handle(events.Flushed(number, self._sender.accumulator.has_sent))
 
     async def _drop(self, number: int, error: KafkaError) -> None:
         await self._sender.drop(error)
-        self.handle(events.Flushed(number))
+        self.handle(events.Flushed(number, self._sender.accumulator.has_sent))
 
     # --- asking the cluster -------------------------------------------------------------------------------------------
 

@@ -200,7 +200,10 @@ class ProduceFailed:
 
 @dataclass(slots=True)
 class Flushed:
+    """All batches are delivered or have failed. `has_sent`: some were sent since the transaction began."""
+
     number: int
+    has_sent: bool
 
 
 @dataclass(slots=True)

@@ -133,12 +133,10 @@ class TransactionManager:
         if self.state not in ALLOWED[call]:
             raise self._refusal(call)
 
-    def note_send(self) -> None:
-        """A record comes; raise if there is no transaction for it. It is called for each record, by any thread."""
+    def check_send(self) -> None:
+        """Raise if there is no transaction for a record. It is called for each record, by any thread."""
         if self.state is not IN_TRANSACTION:
             raise self._refusal(Call.SEND)
-        if self.adds_implicitly:
-            self._is_begun = True
 
     def _refusal(self, call: Call) -> CoterieError:
         if self.error is not None:
@@ -180,8 +178,10 @@ class TransactionManager:
                 self._needs_epoch = self._needs_epoch or was_sent
                 if self.state in {IN_TRANSACTION, COMMITTING}:
                     self._fail(error_class(TransactionApi.PRODUCE, error), error, effects)
-            case Flushed(number):
-                self._is_flushed = self._is_flushed or number == self._flush_number
+            case Flushed(number, has_sent):
+                if number == self._flush_number:
+                    self._is_flushed = True
+                    self._is_begun = self._is_begun or (has_sent and self.adds_implicitly)
             case Woke():
                 pass
         self._advance(now_ms, effects)
