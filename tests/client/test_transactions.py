@@ -7,21 +7,32 @@ at any level (V2). Readers read up to a plain record that is written last, so th
 from __future__ import annotations
 
 import asyncio
-import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import coterie
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from broker.peer import Peer
 from broker.speaker import produce_request
 from client.consumers import QUICK, until
-from client.transacting import WAIT_S, interleaved, java_reads, librdkafka_reads, producer, seen, stable_end
+from client.transacting import (
+    DYING,
+    WAIT_S,
+    committed,
+    fail,
+    interleaved,
+    java_reads,
+    librdkafka_reads,
+    producer,
+    run,
+    seen,
+    stable_end,
+)
 from coterie import (
     Admin,
     AlterConfigOp,
@@ -35,7 +46,6 @@ from coterie import (
     ResourceType,
     TopicPartition,
 )
-from coterie.cli.app import app
 from coterie.client.network.connection import BrokerConnection
 from coterie.errors import (
     ErrorCode,
@@ -54,6 +64,7 @@ from coterie.protocol.records import BatchRecord, build_batch
 pytestmark = pytest.mark.real_time
 
 SHORT_TIMEOUT_MS = 1_000
+ROOT = Path(__file__).parents[2]
 _SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 _HAS_COORDINATOR = any(row.api_key == end_txn.API.key for row in api_versions.ADVERTISED)
 
@@ -104,7 +115,7 @@ def test_a_transaction_is_seen_as_a_whole_or_not_at_all(bootstrap: str, topic: s
             assert stable_end(bootstrap, topic) == 0
         with pytest.raises(LookupError), ours.transaction():  # noqa: PT012  the block is what is tested
             ours.send(topic, "never", partition=0).result(WAIT_S)
-            _fail()
+            fail()
         with ours.transaction():
             pass
         for number in range(3):
@@ -245,22 +256,6 @@ def test_a_transaction_that_timed_out_is_aborted_and_the_producer_goes_on(bootst
     assert seen(bootstrap, topic) == ["one"]
 
 
-DYING = """
-import sys, time
-from coterie import Producer
-bootstrap, topic = sys.argv[1:]
-producer = Producer(bootstrap_servers=bootstrap, transactional_id=topic)
-with producer.transaction():
-    producer.send(topic, "before", partition=0)
-producer.begin_transaction()
-for number in range(10):
-    producer.send(topic, "never", partition=number % 2)
-producer.flush()
-print("open", flush=True)
-time.sleep(600)
-"""
-
-
 def test_a_killed_producer_leaves_nothing_half_done(bootstrap: str, topic: str, tmp_path: Path) -> None:
     """Kill -9 in the middle: the next producer of that name aborts what was open (I5)."""
     script = tmp_path / "dying.py"
@@ -295,7 +290,7 @@ def test_offsets_are_committed_with_the_transaction_and_fenced_by_the_generation
         with ours.transaction():
             ours.send(topic, "one", partition=0)
             ours.send_offsets({where: 5}, now)
-        until(lambda: _committed(consumer, where) == 5)
+        until(lambda: committed(consumer, where) == 5)
         ours.begin_transaction()
         ours.send(topic, "never", partition=0)
         with pytest.raises(TransactionAbortableError) as caught:
@@ -311,17 +306,8 @@ def test_offsets_are_committed_with_the_transaction_and_fenced_by_the_generation
             ours.send_offsets({where: 1 // 0}, now)
         with ours.transaction():
             ours.send_offsets({where: 8}, GroupMetadata(f"{topic}-simple", -1, "", None))
-        assert _committed(consumer, where) == 5
+        assert committed(consumer, where) == 5
     assert seen(bootstrap, topic) == ["one"]
-
-
-def _committed(consumer: Consumer, where: TopicPartition) -> int | None:
-    found = consumer.committed(where)[where]
-    return None if found is None else found.offset
-
-
-def _fail() -> None:
-    raise LookupError("it did not work")
 
 
 def test_records_are_processed_once_although_transactions_are_aborted(bootstrap: str, name: str) -> None:
@@ -344,9 +330,9 @@ def test_records_are_processed_once_although_transactions_are_aborted(bootstrap:
                     ours.send(target, record.value, partition=record.partition)
                 ours.send_offsets(records.next_offsets(), consumer.group_metadata())
                 if attempts % 3 == 0:
-                    _fail()
+                    fail()
         except LookupError:
-            consumer.seek_to_committed()
+            consumer.seek_tocommitted()
         else:
             done += len(records)
         return done >= 60
@@ -361,6 +347,27 @@ def test_records_are_processed_once_although_transactions_are_aborted(bootstrap:
     expected = [str(number) for number in (*range(0, 60, 2), *range(1, 60, 2))]
     assert seen(bootstrap, target) == expected
     assert len(seen(bootstrap, target, "read_uncommitted")) > 60
+
+
+def test_the_example_bills_each_order_once_although_it_is_interrupted(bootstrap: str) -> None:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        admin.create_topics([NewTopic("orders", 2, 1), NewTopic("bills", 2, 1)])
+    command = [sys.executable, "examples/read_process_write.py", bootstrap, "billing-1"]
+    for part in range(2):
+        before = [stable_end(bootstrap, "bills", number) for number in range(2)]
+        with Producer(bootstrap_servers=bootstrap) as plain:
+            for number in range(20):
+                plain.send("orders", f"{part}.{number}", partition=number % 2)
+        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as example:
+            try:
+                until(lambda: [stable_end(bootstrap, "bills", number) for number in range(2)] != before)  # noqa: B023
+                if part:
+                    until(lambda: len(seen(bootstrap, "bills")) >= 40)
+                example.send_signal(signal.SIGINT)
+                example.wait(WAIT_S)
+            finally:
+                example.kill()
+    assert sorted(seen(bootstrap, "bills")) == sorted(f"bill for {part}.{n}" for part in range(2) for n in range(20))
 
 
 # --- asyncio ----------------------------------------------------------------------------------------------------------
@@ -435,13 +442,6 @@ def test_a_reader_sees_what_other_readers_see(bootstrap: str, topic: str) -> Non
 
 
 # --- other producers' transactions ------------------------------------------------------------------------------------
-
-
-def run(bootstrap: str, *words: str) -> tuple[int, list[dict[str, object]], str]:
-    """What `coterie transactions` prints: its exit status, its rows, and what goes to stderr."""
-    done = CliRunner().invoke(app, ["transactions", *words, "-o", "json"], env={"COTERIE_BOOTSTRAP": bootstrap})
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, json.loads(done.stdout or "[]"), done.stderr
 
 
 def test_an_open_transaction_is_listed_described_and_aborted(bootstrap: str, topic: str) -> None:

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from random import Random  # noqa: TID251  seeded
 
 import confluent_kafka
+from typer.testing import CliRunner
 
 import coterie
 from apache_kafka import run_java
 from client.consumers import QUICK, until
 from coterie import Admin, Consumer, Producer, TopicPartition
+from coterie.cli.app import app
 
-__all__ = ["WAIT_S", "interleaved", "java_reads", "librdkafka_reads", "producer", "seen", "stable_end"]
+__all__ = [
+    "DYING",
+    "WAIT_S",
+    "committed",
+    "fail",
+    "interleaved",
+    "java_reads",
+    "librdkafka_reads",
+    "producer",
+    "run",
+    "seen",
+    "stable_end",
+]
 
 WAIT_S = 60.0
 LAST = "last"
+DYING = """
+import sys, time
+from coterie import Producer
+bootstrap, topic = sys.argv[1:]
+producer = Producer(bootstrap_servers=bootstrap, transactional_id=topic)
+with producer.transaction():
+    producer.send(topic, "before", partition=0)
+producer.begin_transaction()
+for number in range(10):
+    producer.send(topic, "never", partition=number % 2)
+producer.flush()
+print("open", flush=True)
+time.sleep(600)
+"""
+"""A producer that dies with an open transaction."""
 
 
 def producer(bootstrap: str, name: str, **more: object) -> Producer:
@@ -119,3 +149,19 @@ def librdkafka_reads(bootstrap: str, topic: str, last: int) -> list[tuple[int, s
     finally:
         theirs.close()
     return found
+
+
+def run(bootstrap: str, *words: str) -> tuple[int, list[dict[str, object]], str]:
+    """What `coterie transactions` prints: its exit status, its rows, and what goes to stderr."""
+    done = CliRunner().invoke(app, ["transactions", *words, "-o", "json"], env={"COTERIE_BOOTSTRAP": bootstrap})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, json.loads(done.stdout or "[]"), done.stderr
+
+
+def committed(consumer: Consumer, where: TopicPartition) -> int | None:
+    found = consumer.committed(where)[where]
+    return None if found is None else found.offset
+
+
+def fail() -> None:
+    raise LookupError("it did not work")
