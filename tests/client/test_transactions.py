@@ -332,7 +332,7 @@ def test_records_are_processed_once_although_transactions_are_aborted(bootstrap:
                 if attempts % 3 == 0:
                     fail()
         except LookupError:
-            consumer.seek_tocommitted()
+            consumer.seek_to_committed()
         else:
             done += len(records)
         return done >= 60
