@@ -67,7 +67,7 @@ def worked(world: TransactionWorld, transaction: Transaction, random: Random) ->
 
 
 @pytest.mark.parametrize("level", [2, 1])
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_a_transaction_is_there_as_a_whole_or_not_at_all_as_its_producer_was_told(level: int, seed: int) -> None:
     cluster, done = live(level, seed)
@@ -94,7 +94,7 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all_as_its_producer_was_tol
 
 
 @pytest.mark.parametrize("level", [2, 1])
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_a_network_that_only_loses_things_fails_no_transaction(level: int, seed: int) -> None:
     """Lost, delayed and repeated requests, and coordinators that move, cost time and nothing else."""

@@ -22,6 +22,7 @@ from broker.speaker import produce_request
 from client.consumers import QUICK, until
 from client.transacting import (
     DYING,
+    HAS_COORDINATOR,
     WAIT_S,
     committed,
     fail,
@@ -58,7 +59,7 @@ from coterie.errors import (
     TransactionAbortedError,
     TransactionFatalError,
 )
-from coterie.protocol.apis import api_versions, end_txn, produce
+from coterie.protocol.apis import produce
 from coterie.protocol.records import BatchRecord, build_batch
 
 pytestmark = pytest.mark.real_time
@@ -66,12 +67,11 @@ pytestmark = pytest.mark.real_time
 SHORT_TIMEOUT_MS = 1_000
 ROOT = Path(__file__).parents[2]
 _SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
-_HAS_COORDINATOR = any(row.api_key == end_txn.API.key for row in api_versions.ADVERTISED)
 
 BROKERS = (
     pytest.param(
         "coterie",
-        marks=pytest.mark.skipif(not _HAS_COORDINATOR, reason="the broker does not advertise EndTxn: no transactions"),
+        marks=pytest.mark.skipif(not HAS_COORDINATOR, reason="the broker does not advertise EndTxn: no transactions"),
     ),
     pytest.param("apache kafka", marks=needs_apache_kafka),
 )

@@ -25,7 +25,14 @@ from coterie.client.producer.transaction_states import (
     Call,
 )
 from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError, ErrorCode, IllegalStateError, KafkaError, RequestTimedOutError
+from coterie.errors import (
+    CoterieError,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
 from coterie.protocol.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -94,6 +101,16 @@ class TransactionDriver:
 
     async def abort(self, timeout_s: float | None) -> None:
         await self._until_ended(Call.ABORT, timeout_s)
+
+    async def share(self) -> ProducerIdAndEpoch:
+        """Return the identity with which other processes can write to the transaction (`transaction_worker.py`)."""
+        self.manager.check(Call.SEND)
+        if not self.manager.adds_implicitly:
+            raise UnsupportedVersionError(
+                "a transaction can be shared if the cluster has the feature transaction.version 2: Kafka 4.0 or newer"
+            )
+        self.manager.note_sent_elsewhere()
+        return self.manager.identity
 
     async def abort_what_is_open(self) -> None:
         """End the transaction before the producer is closed, as Java does."""

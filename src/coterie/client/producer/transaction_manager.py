@@ -138,6 +138,10 @@ class TransactionManager:
         if self.state is not IN_TRANSACTION:
             raise self._refusal(Call.SEND)
 
+    def note_sent_elsewhere(self) -> None:
+        """Another process may write to the transaction from now on, so that EndTxn is needed."""
+        self._is_begun = True
+
     def _refusal(self, call: Call) -> CoterieError:
         if self.error is not None:
             return type(self.error)(str(self.error), self.error.code)

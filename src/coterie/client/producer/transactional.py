@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from coterie.client.arguments import Offsets, offsets_of, seconds_of
 from coterie.client.network.background import Background, documented_by
+from coterie.client.producer.partition_queue import ProducerIdAndEpoch
 from coterie.client.producer.sender import Sender
 from coterie.client.producer.transaction_driver import TransactionDriver
 from coterie.client.producer.transaction_states import ABORTABLE_ERROR, IN_TRANSACTION
@@ -203,6 +204,20 @@ class Transactional(_Shared):
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Abort the transaction. Records that were not sent yet fail with `TransactionAbortedError`."""
         self._background.run(self._transactions(timeout).abort(timeout))
+
+    def share_transaction(self) -> ProducerIdAndEpoch:
+        """Return the producer id and epoch with which `TransactionWorker`s of other processes write to the transaction.
+
+        Each partition may have one writer. The transaction is committed or aborted here.
+
+        Returns:
+            The producer id and its epoch.
+
+        Raises:
+            IllegalStateError: No transaction is open.
+            UnsupportedVersionError: The cluster has a transaction.version below 2.
+        """
+        return self._background.run(self._transactions().share())
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
