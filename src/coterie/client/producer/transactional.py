@@ -132,6 +132,21 @@ class AsyncTransactional(_Shared):
         """
         await self._transactions(timeout).abort(timeout)
 
+    async def share_transaction(self) -> ProducerIdAndEpoch:
+        """Return the producer id and epoch with which other processes can write to the transaction.
+
+        They use `coterie.client.producer.transaction_worker`. Each partition may have one writer. The transaction is
+        committed or aborted here.
+
+        Returns:
+            The producer id and its epoch.
+
+        Raises:
+            IllegalStateError: No transaction is open.
+            UnsupportedVersionError: The cluster has a transaction.version below 2.
+        """
+        return await self._transactions().share()
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """Begin a transaction, and commit it at the end of the `with` block; an error in the block aborts it.
@@ -206,17 +221,7 @@ class Transactional(_Shared):
         self._background.run(self._transactions(timeout).abort(timeout))
 
     def share_transaction(self) -> ProducerIdAndEpoch:
-        """Return the producer id and epoch with which `TransactionWorker`s of other processes write to the transaction.
-
-        Each partition may have one writer. The transaction is committed or aborted here.
-
-        Returns:
-            The producer id and its epoch.
-
-        Raises:
-            IllegalStateError: No transaction is open.
-            UnsupportedVersionError: The cluster has a transaction.version below 2.
-        """
+        """Return the producer id and epoch with which other processes can write to the transaction."""
         return self._background.run(self._transactions().share())
 
     @contextmanager
