@@ -13,6 +13,7 @@ from coterie.client.event_log import LINES
 from coterie.client.member import states as member_states
 from coterie.client.member.consumer_protocol import states as consumer_member_states
 from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
+from coterie.client.producer import transaction_states as producer_transaction_states
 from coterie.coordinator.classic.states import NEXT, Answer, Do, State
 from coterie.coordinator.classic.states import TABLES as STATE_TABLES
 from coterie.coordinator.consumer import states as consumer_states
@@ -317,10 +318,53 @@ def member() -> str:
         "coterie.client.member.states": _life(member_states),
         "coterie.client.member.consumer_protocol.states": _life(consumer_member_states),
     }
-    for name in ("ten_lines.py", "own_driver.py"):
-        example = (HERE.parent / "examples" / name).read_text()
-        parts[f"examples/{name}"] = f"```python\n{example}```"
-    text = (HERE / "member.md").read_text()
+    return _filled("member.md", {**parts, **_examples("ten_lines.py", "own_driver.py")})
+
+
+def transactions() -> str:
+    """The hand-written page, with the same."""
+    parts = {"coterie.client.producer.transaction_states": _transaction_states()}
+    for source, block in _examples("read_process_write.py").items():
+        parts[source] = f"<!-- not run: it goes on for ever -->\n{block}"
+    return _filled("transactions.md", parts)
+
+
+def _transaction_states() -> str:
+    tables = producer_transaction_states
+    apis, states_ = list(tables.TransactionApi), list(tables.TransactionState)
+    codes = sorted({code for table in tables.ON_ERROR.values() for code in table}, key=lambda code: code.name)
+    classes = {
+        code: [tables.ON_ERROR[api].get(code, tables.UNLISTED[api]).name.lower() for api in apis] for code in codes
+    }
+    lines = [
+        "| state | the producer | calls | next states |",
+        "|---|---|---|---|",
+        *(
+            f"| {state} | {doing} | {_names(call for call in tables.Call if state in tables.ALLOWED[call]) or '-'} "
+            f"| {', '.join(one for one in states_ if one in tables.NEXT[state]) or '-'} |"
+            for state, doing in tables.DOING.items()
+        ),
+        "",
+        "| | " + " | ".join(apis) + " |",
+        "|---" * (len(apis) + 1) + "|",
+        *(f"| {code.name} | " + " | ".join(row) + " |" for code, row in classes.items()),
+        "| any other | " + " | ".join(tables.UNLISTED[api].name.lower() for api in apis) + " |",
+        "",
+        "| class | meaning |",
+        "|---|---|",
+        *(f"| {kind.name.lower()} | {kind.value} |" for kind in tables.ErrorClass),
+    ]
+    return "\n".join(lines)
+
+
+def _examples(*names: str) -> dict[str, str]:
+    texts = {name: (HERE.parent / "examples" / name).read_text() for name in names}
+    return {f"examples/{name}": f"```python\n{text}```" for name, text in texts.items()}
+
+
+def _filled(name: str, parts: Mapping[str, str]) -> str:
+    """Return a hand-written page with its generated parts."""
+    text = (HERE / name).read_text()
     for source, made in parts.items():
         begin = f"<!-- made by `make docs` from {source} -->\n"
         before, _, rest = text.partition(begin)
@@ -445,6 +489,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "client-settings.md": client_settings,
     "metrics.md": metrics,
     "member.md": member,
+    "transactions.md": transactions,
     "differences.md": differences,
     "spark-options.md": spark_options,
     "tables.md": tables,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         PartitionDescription,
         PartitionReassignment,
         PatternType,
+        ProducerState,
         QuorumInfo,
         QuorumReplica,
         ResourcePattern,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicListing,
         TopicPartitionReplica,
+        TransactionDescription,
+        TransactionListing,
         checked,
     )
     from coterie.client.consumer.async_consumer import AsyncConsumer
@@ -79,6 +82,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from coterie.errors import (
+        ApplicationRecoverableError,
         AuthenticationError,
         AuthorizationError,
         ClientClosedError,
@@ -90,13 +94,18 @@ if TYPE_CHECKING:
         FencedInstanceError,
         IllegalArgumentError,
         IllegalStateError,
+        InvalidConfigurationError,
         InvalidTopicError,
         KafkaError,
         MalformedError,
+        ProducerFencedError,
         RebalanceInProgressError,
         RequestTimedOutError,
         SaslAuthenticationError,
         SslAuthenticationError,
+        TransactionAbortableError,
+        TransactionAbortedError,
+        TransactionFatalError,
         UnsupportedVersionError,
     )
     from coterie.settings.client_settings import AdminSettings
@@ -118,6 +127,7 @@ __all__ = [
     "Admin",
     "AdminSettings",
     "AlterConfigOp",
+    "ApplicationRecoverableError",
     "AssignorError",
     "AsyncAdmin",
     "AsyncConsumer",
@@ -149,6 +159,7 @@ __all__ = [
     "GroupMetadata",
     "IllegalArgumentError",
     "IllegalStateError",
+    "InvalidConfigurationError",
     "InvalidTopicError",
     "KafkaError",
     "ListedOffset",
@@ -169,7 +180,9 @@ __all__ = [
     "PartitionReassignment",
     "PatternType",
     "Producer",
+    "ProducerFencedError",
     "ProducerSettings",
+    "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
     "RebalanceInProgressError",
@@ -192,6 +205,11 @@ __all__ = [
     "TopicListing",
     "TopicPartition",
     "TopicPartitionReplica",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionDescription",
+    "TransactionFatalError",
+    "TransactionListing",
     "UnknownAssignorError",
     "UnsupportedVersionError",
     "WakeupError",
@@ -208,8 +226,8 @@ _NAMES_BY_MODULE = {
         "EARLIEST LATEST MAX_TIMESTAMP Admin AlterConfigOp AsyncAdmin ClusterDescription ConfigChange ConfigEntry "
         "ConfigResource ConfigSource ElectionType GroupDescription GroupListing ListedOffset LogDirectory "
         "MemberDescription MemberToRemove NewTopic PartitionDescription PartitionReassignment QuorumInfo "
-        "QuorumReplica ResourceType ScramCredentialInfo ScramDeletion ScramUpsertion TopicCreated TopicDescription "
-        "TopicListing TopicPartitionReplica checked"
+        "ProducerState QuorumReplica ResourceType ScramCredentialInfo ScramDeletion ScramUpsertion TopicCreated "
+        "TopicDescription TopicListing TopicPartitionReplica TransactionDescription TransactionListing checked"
     ),
     "coterie.client.consumer.async_consumer": "AsyncConsumer",
     "coterie.client.consumer.consumer": "Consumer",
@@ -229,10 +247,11 @@ _NAMES_BY_MODULE = {
     "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record Records SubscriptionPattern "
     "TopicPartition",
     "coterie.errors": (
-        "AuthenticationError AuthorizationError ClientClosedError CommitFailedError ConcurrentUseError "
-        "ConnectionLostError CoterieError ErrorCode FencedInstanceError IllegalArgumentError IllegalStateError "
-        "InvalidTopicError KafkaError MalformedError RebalanceInProgressError RequestTimedOutError "
-        "SaslAuthenticationError SslAuthenticationError UnsupportedVersionError"
+        "ApplicationRecoverableError AuthenticationError AuthorizationError ClientClosedError CommitFailedError "
+        "ConcurrentUseError ConnectionLostError CoterieError ErrorCode FencedInstanceError IllegalArgumentError "
+        "IllegalStateError InvalidConfigurationError InvalidTopicError KafkaError MalformedError ProducerFencedError "
+        "RebalanceInProgressError RequestTimedOutError SaslAuthenticationError SslAuthenticationError "
+        "TransactionAbortableError TransactionAbortedError TransactionFatalError UnsupportedVersionError"
     ),
     "coterie.settings.config_def": "SettingsError",
 }

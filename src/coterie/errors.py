@@ -294,6 +294,17 @@ MEANING = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "the partition does not have that offset",
     ErrorCode.OFFSET_METADATA_TOO_LARGE: "the metadata of the commit is longer than the broker allows",
     ErrorCode.REQUEST_TIMED_OUT: "the broker could not do it in time",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "a newer producer has its transactional id, or transaction.timeout.ms has passed",
+    ErrorCode.PRODUCER_FENCED: "a newer producer has its transactional id, or transaction.timeout.ms has passed",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id has expired, or has another producer id",
+    ErrorCode.INVALID_TXN_STATE: "the transaction does not allow it now; transaction.timeout.ms may have passed",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is below 1, or above transaction.max.timeout.ms",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the last transaction of this transactional id is still being completed",
+    ErrorCode.TRANSACTION_ABORTABLE: "the transaction can only be aborted",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the transactional id's ACLs do not allow it",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.OPERATION_NOT_ATTEMPTED: "it was not tried, because another part of the request failed",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction that has committed offsets there is still open",
 }
 
 
@@ -335,7 +346,11 @@ class RequestTimedOutError(KafkaError):
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
-class UnsupportedVersionError(KafkaError):
+class InvalidConfigurationError(KafkaError):
+    """Settings, rights or versions do not fit (KIP-1050). A retry does not help: something has to be changed."""
+
+
+class UnsupportedVersionError(InvalidConfigurationError):
     """Client and broker have no version of an API in common."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
@@ -347,7 +362,7 @@ class InvalidTopicError(KafkaError):
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-class AuthenticationError(KafkaError):
+class AuthenticationError(InvalidConfigurationError):
     """Broker and client do not accept each other. It is raised at once and not retried: settings have to change."""
 
 
@@ -361,7 +376,7 @@ class SslAuthenticationError(AuthenticationError):
     """TLS failed: a certificate does not verify, or one side does not speak TLS."""
 
 
-class AuthorizationError(KafkaError):
+class AuthorizationError(InvalidConfigurationError):
     """The cluster's ACLs do not allow it."""
 
 
@@ -375,6 +390,32 @@ class RebalanceInProgressError(KafkaError):
 
 class FencedInstanceError(KafkaError):
     """Another consumer joined later with the same group.instance.id. This one cannot continue."""
+
+
+class TransactionAbortableError(KafkaError):
+    """The transaction cannot be committed (KIP-1050). Abort it; the same producer can begin the next one."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class TransactionAbortedError(KafkaError):
+    """The record was not sent, because its transaction was aborted."""
+
+    code = ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+class ApplicationRecoverableError(KafkaError):
+    """The producer cannot go on (KIP-1050). A new one can, with its transactional.id and from the committed offsets."""
+
+
+class ProducerFencedError(ApplicationRecoverableError):
+    """Another producer was started with the same transactional.id, or the broker ended the transaction."""
+
+    code = ErrorCode.PRODUCER_FENCED
+
+
+class TransactionFatalError(KafkaError):
+    """The producer cannot do transactions any more, and a new one may fail in the same way."""
 
 
 _BY_CODE: dict[ErrorCode, type[KafkaError]] = {

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251  seeded
 
-from coterie.client.producer.partition_queue import Batch, ProducerIdAndEpoch
-from coterie.client.producer.record_accumulator import (
+from coterie.client.producer.accumulator_events import (
     Answered,
     AskLeaders,
     AskProducerId,
@@ -24,13 +23,14 @@ from coterie.client.producer.record_accumulator import (
     PartitionAnswer,
     ProducerIdFailed,
     ProducerIdGiven,
-    RecordAccumulator,
     SendBatches,
     Settled,
     Unanswered,
     WakeAt,
     Woke,
 )
+from coterie.client.producer.partition_queue import Batch, ProducerIdAndEpoch
+from coterie.client.producer.record_accumulator import RecordAccumulator
 from coterie.client.producer.record_appender import AccumulatorSettings
 from coterie.client.types import TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError

@@ -26,7 +26,6 @@ from coterie.client.producer.record_appender import RECORD_OVERHEAD, partition_f
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, records
-from coterie.settings.config_def import SettingsError
 
 pytestmark = pytest.mark.real_time
 
@@ -116,11 +115,6 @@ def test_a_partition_that_is_not_there_is_refused_at_once(broker: coterie.Broker
     with producer(broker) as ours, pytest.raises(KafkaError, match="it has 4 partitions, numbered from 0") as caught:
         ours.send(topic, "v", partition=4)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_transactions_are_refused() -> None:
-    with pytest.raises(SettingsError, match="there are no transactions yet"):
-        Producer(bootstrap_servers="127.0.0.1:1", transactional_id="t")  # type: ignore[call-arg]
 
 
 def test_a_topic_that_is_not_there_is_an_error_after_max_block_ms() -> None:

@@ -5,12 +5,9 @@ from random import Random  # noqa: TID251  seeded
 import pytest
 
 from client.producing_world import NODES, TOPIC, World, rules
-from coterie.client.producer.partition_queue import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
-from coterie.client.producer.record_accumulator import (
-    CONSEQUENCES,
+from coterie.client.producer.accumulator_events import (
     Answered,
     Closing,
-    Consequence,
     FlushAsked,
     GaveUp,
     LeadersFound,
@@ -21,6 +18,8 @@ from coterie.client.producer.record_accumulator import (
     Unanswered,
     Woke,
 )
+from coterie.client.producer.partition_queue import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
+from coterie.client.producer.record_accumulator import CONSEQUENCES, Consequence
 from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.protocol.batch import parse_header

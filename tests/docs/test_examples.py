@@ -14,6 +14,7 @@ EXAMPLES = ROOT / "examples"
 RUN_BY = {
     "ten_lines.py": "tests/client/test_consumer.py",
     "own_driver.py": "tests/client/member/test_example.py",
+    "read_process_write.py": "tests/client/test_transactions.py",
     "lag_aware_assignor.py": "tests/assignors/test_example.py",
     "group.jsonl": "docs/assignors.md",
     "test_your_consumer.py": "tests/docs/test_examples.py",

@@ -30,6 +30,9 @@ WITH_A_BROKER = (
     "groups remove-members bar --all",
     "groups delete-offsets bar --topic orders",
     "groups delete bar",
+    "transactions list",
+    "transactions describe",
+    "transactions find-hanging",
     "topics reassign orders --to 1",
     "acls add --allow-principal User:bob --consumer --topic orders --group bar",
     "acls list --topic orders",
@@ -37,6 +40,9 @@ WITH_A_BROKER = (
     "topics delete orders",
     "report data -o report.html",
 )
+REFUSED_BY_A_BROKER = {
+    "transactions abort --topic orders:0 --start-offset 0": "no transaction in orders-0 begins at offset 0",
+}
 AFTER_A_BROKER = "repair data"
 ALONE = (
     f"assign --compare --leave m1 < {ROOT}/examples/group.jsonl",
@@ -106,6 +112,9 @@ def test_commands_that_need_a_cluster_work_with_a_broker(bare: Environment) -> N
         for line in WITH_A_BROKER:
             code, said = bare.coterie(*line.split(), COTERIE_BOOTSTRAP=bootstrap)
             assert code == 0 and "Traceback" not in said, f"{line}\n{said}"
+            for refused, why in REFUSED_BY_A_BROKER.items() if line == "topics list" else ():
+                code, said = bare.coterie(*refused.split(), COTERIE_BOOTSTRAP=bootstrap)
+                assert code == 1 and why in said, f"{refused}\n{said}"
     page = (bare.empty / "report.html").read_text()
     assert "new member" in page and "<svg" in page
     code, said = bare.coterie(*AFTER_A_BROKER.split())
@@ -142,7 +151,7 @@ def test_the_demonstration_goes_on_without_spark_and_says_so(bare: Environment) 
 
 def test_every_command_is_tried_here() -> None:
     elsewhere = {"coterie serve", "coterie demo"}
-    tried = {f"coterie {line}" for line in (*WITH_A_BROKER, AFTER_A_BROKER, *ALONE, *NEEDS)}
+    tried = {f"coterie {line}" for line in (*WITH_A_BROKER, *REFUSED_BY_A_BROKER, AFTER_A_BROKER, *ALONE, *NEEDS)}
     left = [name for name, _ in commands() if not any(line.startswith(name) for line in tried)]
     assert set(left) == elsewhere
 

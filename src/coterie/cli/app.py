@@ -16,6 +16,7 @@ from coterie.cli.groups_app import groups_app
 from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
+from coterie.cli.transactions_app import transactions_app
 
 app = typer.Typer(
     cls=FrontPage,
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
+app.add_typer(transactions_app, name="transactions")
 app.add_typer(acls_app, name="acls")
 app.add_typer(pipeline_app, name="pipeline")
 

@@ -25,13 +25,12 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "consume": "print records, with or without a group",
         "topics": "list, create, describe, alter, delete topics",
         "groups": "show members, offsets and lag; reset offsets",
+        "transactions": "list, describe and abort transactions",
         "acls": "list, add and remove rights of users",
     },
-    "Find out why a group rebalanced, and what it cost": {
+    "Find out why a group rebalanced, and what would happen": {
         "report": "write an HTML report from a data directory",
         "pipeline": "export group history to Parquet (needs Spark)",
-    },
-    "Ask what would happen": {
         "assign": "compare assignors for a group and a change",
         "sim": "simulate groups with random faults, from a seed",
         "compare-designs": "compare the four designs of consumer groups",

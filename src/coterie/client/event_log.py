@@ -32,6 +32,7 @@ __all__ = [
     "ProduceResumed",
     "ProduceRetried",
     "ProducerIdObtained",
+    "TransactionFailed",
 ]
 
 PARTITIONS_SHOWN = 20
@@ -90,6 +91,13 @@ class ProduceResumed(DataStruct):
 class DeliveryFailed(DataStruct):
     records: int
     partitions: Collection[TopicPartition]
+    why: str
+
+
+class TransactionFailed(DataStruct):
+    """A transaction can only be aborted, or its producer cannot go on; the error says which."""
+
+    transactional_id: str
     why: str
 
 
@@ -320,6 +328,12 @@ LINES: Mapping[type, Line] = {
         "%d records were not delivered to %s: %s",
         lambda event: (event.records, _listed(event.partitions), event.why),
         "records were given up, and why",
+    ),
+    TransactionFailed: Line(
+        WARNING,
+        'a transaction of "%s" failed: %s',
+        lambda event: (event.transactional_id, event.why),
+        "a transaction can only be aborted, or its producer cannot go on",
     ),
     ClosedWithRecords: Line(
         WARNING,

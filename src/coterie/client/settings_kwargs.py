@@ -237,6 +237,10 @@ class ProducerKwargs(ClientKwargs, total=False):
     Default: all."""
     enable_idempotence: bool | None
     """Whether each record is stored exactly once and in order, however often it is sent. Default: true."""
+    transactional_id: str | None
+    """The name of the producer's transactions. A new producer of that name fences the one before."""
+    transaction_timeout_ms: int | None
+    """How long a transaction may be open before the broker aborts it. Default: 60000."""
     retries: int | None
     """How often a batch is sent again. Default: 2147483647."""
     delivery_timeout_ms: int | None

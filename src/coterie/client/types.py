@@ -115,3 +115,14 @@ class Records(list[Record]):
         for record in self:
             found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         return found
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit when these records are processed, as in Java (KIP-1094).
+
+        Returns:
+            The offset after the last record of each partition; a partition without records is left out.
+        """
+        return {
+            TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.offset + 1, leader_epoch=one.leader_epoch)
+            for one in self
+        }

@@ -64,10 +64,7 @@ UNSUPPORTED = (
     *UNSUPPORTED_SECURITY,
     refused("clients talk to brokers. Give bootstrap.servers", "bootstrap.controllers"),
     refused("there are no share groups", "share.acknowledgement.mode share.acquire.mode"),
-    refused(
-        "there are no transactions yet; leave it out, and the producer is idempotent",
-        "transactional.id transaction.timeout.ms transaction.two.phase.commit.enable",
-    ),
+    refused("there is no two-phase commit (KIP-939). Leave it out", "transaction.two.phase.commit.enable"),
     refused("it is internal to the Java consumer. Leave it out", "internal.*"),
 )
 

@@ -28,6 +28,15 @@ class ProducerSettings(ClientSettings):
     enable_idempotence: bool = setting(
         PRODUCER, True, Flag(), "Whether each record is stored exactly once and in order, however often it is sent."
     )
+    transactional_id: str | None = setting(
+        PRODUCER,
+        None,
+        Word(is_empty_allowed=False),
+        "The name of the producer's transactions. A new producer of that name fences the one before.",
+    )
+    transaction_timeout_ms: int = setting(
+        PRODUCER, 60_000, int32(), "How long a transaction may be open before the broker aborts it."
+    )
     retries: int = setting(PRODUCER, 2**31 - 1, int32(0), "How often a batch is sent again.")
     delivery_timeout_ms: int = setting(
         PRODUCER, 120_000, int32(0), "How long it may take to deliver a record after send(), retries included."
@@ -79,6 +88,9 @@ class ProducerSettings(ClientSettings):
             )
         if self.enable_idempotence and "enable.idempotence" in self.given:
             problems += [f"enable.idempotence is true and {why}" for why in self._not_idempotent()]
+        elif self.transactional_id is not None:
+            reasons = self._not_idempotent() if self.enable_idempotence else ["enable.idempotence is false"]
+            problems += [f"transactional.id needs an idempotent producer, and {why}" for why in reasons]
         return problems
 
     def _not_idempotent(self) -> list[str]:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.spark.offset_committer import OffsetCommitter
+    from coterie.spark.transactional_sink import TransactionalSink
 
-__all__ = ["OffsetCommitter"]
+__all__ = ["OffsetCommitter", "TransactionalSink"]
+_HOMES = {"OffsetCommitter": "offset_committer", "TransactionalSink": "transactional_sink"}
 
 
 def __getattr__(name: str) -> Any:
     """Import Spark only if the name is asked for."""
-    if name == "OffsetCommitter":
-        return import_module("coterie.spark.offset_committer").OffsetCommitter
+    if name in _HOMES:
+        return getattr(import_module(f"coterie.spark.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'coterie.spark' has no attribute {name!r}")

@@ -255,6 +255,7 @@ OPTIONS: Sequence[Option] = (
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _NOT_OURS: Mapping[str, str] = {
     "kafka.auto.offset.reset": "say startingOffsets, and failOnDataLoss for what is gone later",
+    "kafka.transactional.id": "each task has a producer of its own here. Use coterie.spark.TransactionalSink",
     "kafka.enable.auto.commit": "the query commits what Spark has made durable, if it has a groupId",
 }
 
@@ -330,11 +331,14 @@ class SinkOptions:
     topic: str | None
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> SinkOptions:
+    def of(cls, given: Mapping[str, str], transactional_id: str | None = None) -> SinkOptions:
+        """`transactional_id`: that of a sink whose batches are transactions."""
         problems: list[str] = []
         wanted = {name: text for name, text in given.items() if name.lower() not in SPARKS_OWN}
         values, client = _read(wanted, SINK, problems)
         client.setdefault("client.id", "coterie-spark")
+        if transactional_id is not None:
+            client["transactional.id"] = transactional_id
         settings = _client(ProducerSettings, client, problems)
         if settings is None or problems:
             raise SettingsError("\n".join(problems))

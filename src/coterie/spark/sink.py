@@ -22,7 +22,7 @@ from coterie.spark.options import SinkOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchWriter", "StreamWriter", "WrittenRows", "check_schema"]
+__all__ = ["BatchWriter", "StreamWriter", "WrittenRows", "check_schema", "headers_of"]
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _COLUMNS: dict[str, Sequence[DataType]] = {
@@ -75,7 +75,7 @@ def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> WrittenRo
                     rows["value"],
                     keys=rows.get("key"),
                     partitions=rows.get("partition"),
-                    headers=_headers(rows["headers"]) if "headers" in rows else None,
+                    headers=headers_of(rows["headers"]) if "headers" in rows else None,
                 )
             sent += batch.num_rows
         producer.deliver()
@@ -99,7 +99,7 @@ def _by_topic(columns: Mapping[str, pa.Array], topic: str | None) -> Iterator[tu
         yield name.as_py(), columns if len(names) == 1 else {each: rows.filter(mine) for each, rows in columns.items()}
 
 
-def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
+def headers_of(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
     found = [[(each["key"], each["value"]) for each in row or ()] for row in column.to_pylist()]
     if any(name is None for row in found for name, _ in row):
         raise CoterieError("a row has a header whose key is null: a header needs a name. Name it, or leave it out")

@@ -342,7 +342,7 @@ def test_a_transactional_commit_is_a_commit_with_a_producer(version: int) -> Non
     """Rule 22: an absent group is ILLEGAL_GENERATION in every version, so none knows GROUP_ID_NOT_FOUND."""
     partitions = [replace(p, topic_id=None) for p in COMMIT.partitions]
     request = replace(COMMIT, partitions=partitions, retention_ms=None, producer_id=77, producer_epoch=2)
-    frame = txn_offset_commit.write_request("txn", request, version)
+    frame = txn_offset_commit.write_request(("txn", request), version)
     transactional_id, read = txn_offset_commit.read_request(frame, 0, version, TOKEN)
     assert transactional_id == "txn"
     assert read == replace(

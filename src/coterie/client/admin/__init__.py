@@ -1,4 +1,4 @@
-"""The admin client: topics, configs, groups, offsets, ACLs and users of a cluster, as typed data.
+"""The admin client: topics, configs, groups, offsets, transactions, ACLs and users of a cluster, as typed data.
 
 A call takes many resources at once, and each has its own result: a value, or its `KafkaError`. Requests go to the
 controller, the coordinator or the leader, and are retried until `default.api.timeout.ms`. Read
@@ -29,6 +29,7 @@ from coterie.client.admin.admin_types import (
     NewTopic,
     PartitionDescription,
     PartitionReassignment,
+    ProducerState,
     QuorumInfo,
     QuorumReplica,
     ResourceType,
@@ -36,6 +37,8 @@ from coterie.client.admin.admin_types import (
     TopicDescription,
     TopicListing,
     TopicPartitionReplica,
+    TransactionDescription,
+    TransactionListing,
 )
 from coterie.client.admin.results import checked
 from coterie.client.admin.user_admin import ScramCredentialInfo, ScramDeletion, ScramUpsertion
@@ -82,6 +85,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionReassignment",
     "PatternType",
+    "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
     "ResourcePattern",
@@ -94,5 +98,7 @@ __all__ = [
     "TopicDescription",
     "TopicListing",
     "TopicPartitionReplica",
+    "TransactionDescription",
+    "TransactionListing",
     "checked",
 ]

@@ -20,16 +20,20 @@ from coterie.client.admin.admin_types import (
     MemberToRemove,
     NewTopic,
     PartitionReassignment,
+    ProducerState,
     QuorumInfo,
     ResourceType,
     TopicCreated,
     TopicDescription,
     TopicListing,
     TopicPartitionReplica,
+    TransactionDescription,
+    TransactionListing,
 )
 from coterie.client.admin.cluster_admin import ClusterAdmin
 from coterie.client.admin.group_admin import REMOVED, GroupsAdmin
 from coterie.client.admin.topic_admin import TopicsAdmin
+from coterie.client.admin.transaction_admin import TransactionsAdmin
 from coterie.client.admin.user_admin import ScramCredentialInfo, ScramDeletion, ScramUpsertion, UsersAdmin
 from coterie.client.arguments import ByPartition, Offsets, PartitionLike
 from coterie.client.event_log import EventLog
@@ -49,8 +53,8 @@ T = TypeVar("T")
 Settings = Mapping[str, object] | AdminSettings
 
 
-class AsyncAdmin(TopicsAdmin, GroupsAdmin, ClusterAdmin, UsersAdmin, AclsAdmin):
-    """Describe and change topics, configs, groups, offsets and ACLs, with asyncio.
+class AsyncAdmin(TopicsAdmin, GroupsAdmin, ClusterAdmin, TransactionsAdmin, UsersAdmin, AclsAdmin):
+    """Describe and change topics, configs, groups, offsets, transactions and ACLs, with asyncio.
 
     Example::
 
@@ -118,7 +122,7 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin, ClusterAdmin, UsersAdmin, AclsAdmin):
 
 @documented_by(AsyncAdmin)
 class Admin:
-    """Describe and change topics, configs, groups, offsets and ACLs.
+    """Describe and change topics, configs, groups, offsets, transactions and ACLs.
 
     Example::
 
@@ -306,6 +310,55 @@ class Admin:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Delete offsets of a group, of topics that no member is subscribed to."""
         return self._run(self._admin.delete_group_offsets(group_id, partitions))
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def list_transactions(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        running_longer_than_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """List the transactional ids of all brokers."""
+        return self._run(
+            self._admin.list_transactions(
+                states=states,
+                producer_ids=producer_ids,
+                running_longer_than_ms=running_longer_than_ms,
+                transactional_id_pattern=transactional_id_pattern,
+            )
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Collection[str]
+    ) -> dict[str, TransactionDescription | KafkaError]:
+        """Describe transactional ids: state, producer, timeout, and the partitions of an open transaction."""
+        return self._run(self._admin.describe_transactions(transactional_ids))
+
+    def describe_producers(
+        self, partitions: Collection[PartitionLike]
+    ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+        """Describe the idempotent and transactional producers that partitions remember."""
+        return self._run(self._admin.describe_producers(partitions))
+
+    def fence_producers(self, transactional_ids: Collection[str]) -> dict[str, KafkaError | None]:
+        """Fence the producers of transactional ids, as a new producer would: an open transaction is aborted."""
+        return self._run(self._admin.fence_producers(transactional_ids))
+
+    def abort_transaction(
+        self, partition: PartitionLike, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
+    ) -> None:
+        """Write the marker of an abort into one partition, for a transaction whose coordinator has forgotten it."""
+        self._run(
+            self._admin.abort_transaction(
+                partition,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+            )
+        )
 
     # --- users --------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ __all__ = [
     "NewTopic",
     "PartitionDescription",
     "PartitionReassignment",
+    "ProducerState",
     "QuorumInfo",
     "QuorumReplica",
     "ResourceType",
@@ -42,6 +43,8 @@ __all__ = [
     "TopicDescription",
     "TopicListing",
     "TopicPartitionReplica",
+    "TransactionDescription",
+    "TransactionListing",
 ]
 
 
@@ -324,3 +327,69 @@ class MemberToRemove(NamedTuple):
 
     member_id: str = ""
     instance_id: str | None = None
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transactional id in the list of all of them.
+
+    Args:
+        transactional_id: The transactional id.
+        producer_id: The id of its producer.
+        state: Its state, for example Ongoing.
+        coordinator: The node that coordinates it.
+    """
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: Node
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """The state of a transactional id.
+
+    Args:
+        transactional_id: The transactional id.
+        coordinator: The node that coordinates it.
+        state: Its state, for example Ongoing.
+        producer_id: The id of its producer.
+        producer_epoch: The epoch of its producer.
+        timeout_ms: How long its transactions may be open.
+        started_ms: When the last transaction began, in milliseconds since 1970; None if it had none.
+        partitions: The partitions of the transaction that is open or being completed.
+    """
+
+    transactional_id: str
+    coordinator: Node
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    partitions: Sequence[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a partition remembers of an idempotent or transactional producer.
+
+    Args:
+        producer_id: The id of the producer.
+        producer_epoch: Its epoch.
+        last_sequence: The sequence of its last record; None if it has written none in this epoch.
+        last_timestamp: The time of its last write, in milliseconds since 1970.
+        coordinator_epoch: The coordinator epoch of its last marker; None if it has none.
+        transaction_start_offset: The first offset of its open transaction; None if there is none.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int | None
+    last_timestamp: int | None
+    coordinator_epoch: int | None
+    transaction_start_offset: int | None

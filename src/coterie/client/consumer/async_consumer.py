@@ -438,6 +438,24 @@ class AsyncConsumer:
         """
         self._reset(partitions, LATEST)
 
+    def seek_to_committed(self, *partitions: PartitionLike) -> None:
+        """Set the positions to the committed offsets, at the next poll; where there is none, to `auto.offset.reset`.
+
+        After a transaction was aborted, this reads its records again.
+
+        Args:
+            *partitions: The partitions; all that are assigned if none is given.
+
+        Raises:
+            NotAssignedError: A partition is not assigned.
+            IllegalStateError: There is no `group.id`.
+        """
+        self._check_group("seek to committed offsets")
+        with self._engine.reading.lock:
+            for one in partitions_of(partitions) or self._fetcher.assignment:
+                self._fetcher.restore(one)
+        self._engine.reading.ask_more()
+
     def _reset(self, partitions: Iterable[PartitionLike], reset: Reset) -> None:
         with self._engine.reading.lock:
             for one in partitions_of(partitions) or self._fetcher.assignment:

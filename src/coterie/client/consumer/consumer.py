@@ -299,6 +299,10 @@ class Consumer:
         """Set the positions behind the last records of the log, at the next poll."""
         self._do(self._inner.seek_to_end, *partitions)
 
+    def seek_to_committed(self, *partitions: PartitionLike) -> None:
+        """Set the positions to the committed offsets, at the next poll; where there is none, to `auto.offset.reset`."""
+        self._do(self._inner.seek_to_committed, *partitions)
+
     def pause(self, *partitions: PartitionLike) -> None:
         """Return no records of these partitions until `resume`; the consumer stays in its group."""
         self._do(self._inner.pause, *partitions)

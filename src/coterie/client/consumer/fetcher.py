@@ -139,6 +139,13 @@ class Fetcher:
         state.request_offset_reset(reset)
         self.needs_data = True
 
+    def restore(self, partition: TopicPartition) -> None:
+        """Seek to the committed offset, which is requested; without one, auto.offset.reset decides."""
+        state = self.state(partition)
+        self._move(state)
+        state.need, state.reset = Need.COMMITTED, self._settings.auto_offset_reset
+        self.needs_data = True
+
     def _move(self, state: TopicPartitionState) -> None:
         state.forget_fetched()
         state.leave()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["JITTER", "backoff_ms"]
+__all__ = ["CONCURRENT_BACKOFF_MS", "JITTER", "backoff_ms"]
 
 JITTER = 0.2
 _MOST_DOUBLINGS = 32
+CONCURRENT_BACKOFF_MS = 20
+"""The pause after CONCURRENT_TRANSACTIONS, as in Java: the last transaction is completed within milliseconds."""
 
 
 def backoff_ms(failures: int, first_ms: int, most_ms: int, chance: float) -> float:

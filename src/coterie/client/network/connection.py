@@ -49,6 +49,7 @@ class Versions:
         """`whose`: the broker, as errors name it."""
         self._whose = whose
         self._theirs = {each.api_key: range(each.min_version, each.max_version + 1) for each in told.api_keys}
+        self._features = {each.name: each.max_version_level for each in told.finalized_features}
         self._chosen: dict[tuple[int, int | None], int] = {}
 
     def of(self, api: ModuleType, at_most: int | None = None) -> int:
@@ -59,6 +60,10 @@ class Versions:
         if version is None:
             version = self._chosen[key] = self._highest(row, at_most)
         return version
+
+    def feature(self, name: str) -> int:
+        """Return the finalized level of a feature (KIP-584); 0 if the broker does not name it."""
+        return self._features.get(name, 0)
 
     def _highest(self, row: Api, at_most: int | None) -> int:
         theirs = self._theirs.get(row.key, range(0))
@@ -226,6 +231,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
         """Return the highest version that both sides support, not above `at_most`."""
         return self._versions.of(api, at_most)
+
+    def feature(self, name: str) -> int:
+        """Return the level of a feature that the cluster has finalized, as of when this connection was opened."""
+        return self._versions.feature(name)
 
     async def send(
         self,

@@ -237,14 +237,18 @@ class NetworkClient:
             raise KafkaError("the cluster has no controller at the moment", ErrorCode.NOT_CONTROLLER)
         return self.metadata.controller
 
-    async def find_coordinator(self, group_id: str) -> Node:
-        """Ask any node for the coordinator, once. The caller handles errors (rules M2, M11)."""
+    async def find_coordinator(self, key: str, key_type: int = find_coordinator.GROUP) -> Node:
+        """Ask any node for the coordinator of a group or transactional id, once. The caller handles errors (M2)."""
         response: find_coordinator.Response = await self.send(
-            None, find_coordinator, find_coordinator.Request(keys=[group_id])
+            None,
+            find_coordinator,
+            find_coordinator.Request(keys=[key], key_type=key_type),
+            at_least=0 if key_type == find_coordinator.GROUP else 1,
         )
-        what = f'looking for the coordinator of group "{group_id}"'
+        whose = "group" if key_type == find_coordinator.GROUP else "transactional id"
+        what = f'looking for the coordinator of {whose} "{key}"'
         if len(response.coordinators) != 1:
-            raise KafkaError(f"{what}: the broker named {len(response.coordinators)}, and a group has exactly one")
+            raise KafkaError(f"{what}: the broker named {len(response.coordinators)}, and a {whose} has exactly one")
         (found,) = response.coordinators
         if found.error:
             raise KafkaError.of(found.error, what, found.message)

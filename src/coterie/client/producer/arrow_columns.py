@@ -19,7 +19,6 @@ from coterie.client.network.runtime import clock_ms
 from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.producer import Producer
 from coterie.client.settings_kwargs import ProducerKwargs
-from coterie.errors import KafkaError
 from coterie.protocol.arrow import ArrowWriter
 from coterie.protocol.records import BatchBuilder, Header
 from coterie.settings.producer_settings import ProducerSettings
@@ -66,12 +65,29 @@ class ColumnProducer(Producer):
         self.flush()
         self._raise_what_failed()
 
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Deliver every row so far, and commit the transaction."""
+        self._hand_over_the_rest()
+        super().commit_transaction(timeout)
+        self._handed_over.clear()
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the transaction, and drop the rows that were not handed over."""
+        self._drop_rows()
+        super().abort_transaction(timeout)
+
     def close(self, timeout: float | None = None) -> None:
         try:
-            if not self._unusable:
+            if self.settings.transactional_id is not None:
+                self._drop_rows()  # a transaction that is open is aborted
+            elif not self._unusable:
                 self._hand_over_the_rest()
         finally:
             super().close(timeout)
+
+    def _drop_rows(self) -> None:
+        self._writers.clear()
+        self._handed_over.clear()
 
     def _hand_over_the_rest(self) -> None:
         for topic, writer in self._writers.items():
@@ -126,7 +142,7 @@ class ColumnProducer(Producer):
         while self._handed_over and _is_settled(self._handed_over[0]):
             for part in _parts(self._handed_over.popleft()):
                 if part.error is not None:
-                    raise KafkaError(str(part.error), part.error.code)
+                    raise type(part.error)(str(part.error), part.error.code)
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:

@@ -10,7 +10,8 @@ Four rules make sure that no record is lost, duplicated or reordered:
 3. A broker that does not know a producer yet accepts any first sequence. So no batch follows the first one of an epoch
    before that is acknowledged. (Java does not wait.)
 4. After a gap (a batch was given up, or the broker forgot the producer) the partition needs a bump of the epoch. It is
-   bumped when no unsettled batch can be in the log, and the sequence starts at 0 (KIP-360). (Java does not wait.)
+   bumped when no unsettled batch can be in the log, and the sequence starts at 0 (KIP-360). (Java does not wait.) In a
+   transaction nothing more is sent to the partition: the transaction is aborted, and the next one has a new epoch.
 
 `record_accumulator.py` decides when this happens.
 """
@@ -67,6 +68,7 @@ class Batch(DataStruct, eq=False):
     where: TopicPartition
     created_ms: int
     builder: BatchBuilder
+    is_transactional: bool = False
     weight: int = 0
     """Its share of `buffer.memory`."""
 
@@ -102,7 +104,10 @@ class Batch(DataStruct, eq=False):
         place = (self.identity, self.sequence)
         if self.encoded is None:
             self.encoded = self.builder.finish(
-                producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch, base_sequence=self.sequence
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.epoch,
+                base_sequence=self.sequence,
+                is_transactional=self.is_transactional,
             )
         elif self.stamped != place:
             stamp_producer(self.encoded, 0, *self.identity, self.sequence)

@@ -29,6 +29,7 @@ from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery
 from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.record_accumulator import RecordAccumulator
 from coterie.client.producer.sender import Sender
+from coterie.client.producer.transactional import AsyncTransactional, Transactional
 from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.errors import (
     ClientClosedError,
@@ -128,6 +129,8 @@ class _Face:
     def _usable(self) -> RecordAccumulator:
         if self._unusable:
             raise self._refusal()
+        if self._sender.transactions is not None:
+            self._sender.transactions.manager.check_send()
         accumulator = self._sender.accumulator
         if accumulator.failure is not None:
             raise KafkaError(f"this producer cannot send any more: {accumulator.failure}", accumulator.failure.code)
@@ -158,7 +161,7 @@ class _Face:
         )
 
 
-class AsyncProducer(_Face):
+class AsyncProducer(_Face, AsyncTransactional):
     """Send records, with asyncio.
 
     Example::
@@ -229,12 +232,16 @@ class AsyncProducer(_Face):
         when = timestamp if timestamp is not None else self._wall_ms()
         record = as_bytes(key, "key"), as_bytes(value, "value"), when, as_headers(headers) if headers else ()
         sender = self._sender
-        if not self._knows(topic, partition):
-            await sender.know(topic_of(topic), partition)
-        with sender.lock:
-            placed = self._append(topic, partition, record)
-        if placed is None:
-            placed = await self._append_when_there_is_room(topic, partition, record)
+        try:
+            if not self._knows(topic, partition):
+                await sender.know(topic_of(topic), partition)
+            with sender.lock:
+                placed = self._append(topic, partition, record)
+            if placed is None:
+                placed = await self._append_when_there_is_room(topic, partition, record)
+        except KafkaError as error:
+            sender.send_failed(error)
+            raise
         batch, index = placed
         if on_delivery is not None:
             batch.callbacks.append((index, delivery_callback(on_delivery, when)))
@@ -334,7 +341,7 @@ class AsyncProducer(_Face):
 
 
 @documented_by(AsyncProducer)
-class Producer(_Face):
+class Producer(_Face, Transactional):
     """Send records; any number of threads may.
 
     Example::
@@ -414,19 +421,23 @@ class Producer(_Face):
             timestamp = time.time_ns() // 1_000_000
         record = key, value, timestamp, as_headers(headers) if headers else ()
         sender = self._sender
-        if not self._knows(topic, partition):
-            if self._unusable:
-                raise self._refusal()
-            self._background.run(sender.know(topic_of(topic), partition))
-        with sender.lock:
-            placed = self._append(topic, partition, record)
-            if placed is None:
-                placed = self._when_there_is_room(lambda: self._append(topic, partition, record))
-            batch, index = placed
-            if on_delivery is not None:
-                batch.callbacks.append((index, delivery_callback(on_delivery, timestamp)))
-            if sender.accumulator.wants_attention:
-                self._wake()
+        try:
+            if not self._knows(topic, partition):
+                if self._unusable:
+                    raise self._refusal()
+                self._background.run(sender.know(topic_of(topic), partition))
+            with sender.lock:
+                placed = self._append(topic, partition, record)
+                if placed is None:
+                    placed = self._when_there_is_room(lambda: self._append(topic, partition, record))
+                batch, index = placed
+                if on_delivery is not None:
+                    batch.callbacks.append((index, delivery_callback(on_delivery, timestamp)))
+                if sender.accumulator.wants_attention:
+                    self._wake()
+        except KafkaError as error:
+            self._loop.call_soon_threadsafe(sender.send_failed, error)
+            raise
         return Delivery(batch, index, timestamp, sender.lock)
 
     def flush(self, timeout: float | None = None) -> None:

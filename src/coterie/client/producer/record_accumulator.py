@@ -8,8 +8,8 @@
 
 A batch is sent when it is full, has lingered, or when a caller flushes, closes or waits for room. The request takes
 other batches for the same broker along, as many as fit. `CONSEQUENCES` has the reaction to each error;
-`partition_queue.py` has the rules of the order. Batch sizes are those before compression. An effect that takes time
-comes back as the event that its docstring names.
+`partition_queue.py` has the rules of the order, and `accumulator_events.py` has the events and effects. Batch sizes are
+those before compression.
 """
 
 from __future__ import annotations
@@ -18,137 +18,40 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from math import ceil
 from types import MappingProxyType
-from typing import NamedTuple
 
-from coterie.client.network.backoff import backoff_ms
+from coterie.client.network.backoff import CONCURRENT_BACKOFF_MS, backoff_ms
+from coterie.client.producer.accumulator_events import (
+    Answered,
+    AskLeaders,
+    AskPartitions,
+    AskProducerId,
+    Closing,
+    Effect,
+    Event,
+    FlushAsked,
+    FlushDone,
+    GaveUp,
+    LeadersFailed,
+    LeadersFound,
+    PartitionAnswer,
+    PartitionsAdded,
+    ProducerIdFailed,
+    ProducerIdGiven,
+    RoomMade,
+    SendBatches,
+    Settled,
+    TransactionAborting,
+    TransactionBegun,
+    Unanswered,
+    WakeAt,
+    Woke,
+)
 from coterie.client.producer.partition_queue import NO_PRODUCER, Batch, PartitionQueue, ProducerIdAndEpoch
 from coterie.client.producer.record_appender import AccumulatorSettings, RecordAppender, next_ratio
+from coterie.client.producer.transaction_states import undelivered
 from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, NO_SEQUENCE, Compression
-from coterie.structs import DataStruct
-
-# --- effects ----------------------------------------------------------------------------------------------------------
-
-
-class SendBatches(DataStruct, eq=False):
-    """One Produce request, a batch for each partition at most; back as `Answered` or `Unanswered`."""
-
-    node_id: int
-    batches: tuple[Batch, ...]
-
-
-class AskProducerId(DataStruct):
-    """Back as `ProducerIdGiven` or `ProducerIdFailed`."""
-
-
-class AskLeaders(DataStruct):
-    """Get the leaders of these topics' partitions. Back as `LeadersFound` or `LeadersFailed`."""
-
-    topics: tuple[str, ...]
-
-
-class WakeAt(DataStruct):
-    """Call again with `Woke` at this time, and no more at the time that was asked for before; None: at no time."""
-
-    at_ms: int | None
-
-
-class Settled(DataStruct):
-    """The batch has its offsets or its error: call its callbacks."""
-
-    batch: Batch
-
-
-class RoomMade(DataStruct):
-    """Callers that wait for room can go on."""
-
-
-class FlushDone(DataStruct):
-    token: int
-
-
-Effect = SendBatches | AskProducerId | AskLeaders | WakeAt | Settled | RoomMade | FlushDone
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
-class PartitionAnswer(NamedTuple):
-    """The leader's answer for the batch of one partition."""
-
-    error: ErrorCode = ErrorCode.NONE
-    base_offset: int = -1
-    append_time_ms: int = -1
-    message: str | None = None
-    record_errors: Mapping[int, str | None] = {}
-
-
-class Woke(DataStruct):
-    """A batch is full, its linger.ms is over, or the timer fired."""
-
-
-class Answered(DataStruct):
-    """A Produce response. With acks=0, which has none: the request was written, and every batch is accepted."""
-
-    sent: SendBatches
-    answers: Mapping[TopicPartition, PartitionAnswer]
-
-
-class Unanswered(DataStruct):
-    """Connection lost, or no answer in time: whether the broker has appended the batches is unknown."""
-
-    sent: SendBatches
-    error: KafkaError
-
-
-class LeadersFound(DataStruct):
-    """The leader of each partition of the requested topics; -1 for none."""
-
-    leaders: Mapping[str, Mapping[int, int]]
-
-
-class LeadersFailed(DataStruct):
-    error: KafkaError
-
-
-class ProducerIdGiven(DataStruct):
-    identity: ProducerIdAndEpoch
-
-
-class ProducerIdFailed(DataStruct):
-    error: KafkaError
-
-
-class FlushAsked(DataStruct):
-    """Send all batches without lingering; ends as `FlushDone` with the same token."""
-
-    token: int
-
-
-class Closing(DataStruct):
-    """The producer closes: no batch lingers any more."""
-
-
-class GaveUp(DataStruct):
-    """All batches that are not settled fail with this error."""
-
-    error: KafkaError
-
-
-Event = (
-    Woke
-    | Answered
-    | Unanswered
-    | LeadersFound
-    | LeadersFailed
-    | ProducerIdGiven
-    | ProducerIdFailed
-    | FlushAsked
-    | Closing
-    | GaveUp
-)
-
 
 _RNG_MAX = 2**31 - 1
 
@@ -192,6 +95,12 @@ class RecordAccumulator(RecordAppender):
         """The error because of which nothing can be sent any more."""
         self.is_closing = False
         self._flushes: dict[int, set[Batch]] = {}
+        self._added: set[TopicPartition] | None = None
+        """The partitions that batches may be sent to; None: to all."""
+        self._asked_to_add: set[TopicPartition] = set()
+        self._aborting: KafkaError | None = None
+        self.has_sent = False
+        """Whether a batch was sent since the transaction began."""
         self._asks_leaders = self._asks_identity = False
         self._stale_topics: set[str] = set()
         self._ask_leaders_at = self._ask_identity_at = 0
@@ -216,7 +125,7 @@ class RecordAccumulator(RecordAppender):
                 self._asks_leaders = False
             case ProducerIdGiven(identity):
                 self._asks_identity = False
-                self.identity = identity
+                self._use(identity)
             case ProducerIdFailed(error):
                 self._asks_identity = False
                 if not error.retriable:  # as Java does: what is there fails, and the next record asks again
@@ -227,6 +136,18 @@ class RecordAccumulator(RecordAppender):
                 self.is_closing = True
             case GaveUp(error):
                 self._abort_batches(error, effects)
+            case TransactionBegun(adds_partitions):
+                self._added = set() if adds_partitions else None
+                self._asked_to_add.clear()
+                self._aborting = None
+                self.has_sent = False
+            case PartitionsAdded(partitions):
+                if self._added is not None:
+                    self._added.update(partitions)
+            case TransactionAborting(token, error):
+                self._aborting = error
+                self._abort_batches(error, effects, only_idle=True)
+                self._flush(token, effects)
             case Woke():  # if it was the alarm, it is spent, though it may have rung a little early
                 self._alarm_ms = None
         self._expire(now_ms, effects)
@@ -262,10 +183,19 @@ class RecordAccumulator(RecordAppender):
         else:
             effects.append(FlushDone(token))
 
-    def _abort_batches(self, error: KafkaError, effects: list[Effect]) -> None:
+    def _abort_batches(self, error: KafkaError, effects: list[Effect], *, only_idle: bool = False) -> None:
+        """Fail all batches; with `only_idle` those that are not in flight."""
         for queue in list(self._busy.values()):
             for batch in (*queue.unsettled, *queue.waiting):
-                self._fail(queue, batch, error, effects)
+                if not (only_idle and batch.is_on_the_way):
+                    self._fail(queue, batch, error, effects)
+
+    def _use(self, identity: ProducerIdAndEpoch) -> None:
+        self.identity = identity
+        if self.rules.is_transactional:  # no batch is left of the transaction before
+            for topic in self.topics.values():
+                for queue in topic.queues.values():
+                    queue.needs_epoch_bump = False
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -290,17 +220,21 @@ class RecordAccumulator(RecordAppender):
             self._settle(queue, batch, effects)
             return
         error = KafkaError.of(answer.error, f"{len(batch)} records for {batch.where} failed", answer.message)
-        if consequence is Consequence.SPLIT and len(batch) > 1:
+        if self._aborting is not None and consequence is not Consequence.FAIL_FOR_GOOD:
+            self._fail(queue, batch, error, effects)
+        elif consequence is Consequence.SPLIT and len(batch) > 1:
             self._split(queue, batch)
         elif consequence is Consequence.RETRY or (
-            consequence is Consequence.OUT_OF_PLACE and self.identity is not None
+            consequence is Consequence.OUT_OF_PLACE and self._may_come_later(queue, batch)
         ):
             batch.attempts += 1
             batch.error = error  # what is said if its time is over before it succeeds
             if batch.attempts > self.rules.retries:
                 self._fail(queue, batch, error, effects)
                 return
-            batch.retry_at_ms = now_ms + self._retry_backoff_ms(batch.attempts)
+            is_busy = answer.error is ErrorCode.CONCURRENT_TRANSACTIONS
+            pause_ms = CONCURRENT_BACKOFF_MS if is_busy else self._retry_backoff_ms(batch.attempts)
+            batch.retry_at_ms = now_ms + pause_ms
             queue.reenqueue(batch, refused=consequence is Consequence.OUT_OF_PLACE)
         else:
             batch.record_errors = {
@@ -312,6 +246,12 @@ class RecordAccumulator(RecordAppender):
                 self.failure = error
                 self._abort_batches(error, effects)
 
+    def _may_come_later(self, queue: PartitionQueue, batch: Batch) -> bool:
+        """Return whether a batch that is out of place can be sent again: it, or in a transaction the one before it."""
+        if self.identity is None:
+            return False
+        return not self.rules.is_transactional or batch is not queue.unsettled[0]
+
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         parts = batch.split()
         queue.replace(batch, parts)
@@ -321,7 +261,7 @@ class RecordAccumulator(RecordAppender):
                 batches.update(parts)
 
     def _fail(self, queue: PartitionQueue, batch: Batch, error: KafkaError, effects: list[Effect]) -> None:
-        batch.error = error
+        batch.error = undelivered(error) if self.rules.is_transactional else error
         if batch.sequence != NO_SEQUENCE:  # whatever follows it would be out of order
             queue.needs_epoch_bump = True
         self._settle(queue, batch, effects)
@@ -332,7 +272,7 @@ class RecordAccumulator(RecordAppender):
         batch.encoded = None
         queue.remove(batch)
         if queue.is_idle():
-            if queue.needs_epoch_bump:
+            if queue.needs_epoch_bump and not self.rules.is_transactional:
                 self._move(queue)
             self._busy.pop(queue.where, None)
         self.used -= batch.weight
@@ -365,6 +305,8 @@ class RecordAccumulator(RecordAppender):
 
     def _bump_epochs(self) -> None:
         """Bump the epoch of every partition that needs it (KIP-360); its sequence starts at 0 again."""
+        if self.rules.is_transactional:  # its coordinator bumps it
+            return
         for queue in self._busy.values():
             if queue.may_move():
                 self._move(queue)
@@ -390,7 +332,7 @@ class RecordAccumulator(RecordAppender):
         ready: set[int] = set()
         for queue in self._busy.values():
             node_id = queue.leader
-            if node_id < 0 or self._on_the_way.get(node_id, 0) >= self.rules.max_in_flight:
+            if node_id < 0 or self._on_the_way.get(node_id, 0) >= self.rules.max_in_flight or not self._may_send(queue):
                 continue
             batch = queue.sendable(self.identity)
             if batch is None or self._backs_off(queue, batch, now_ms):
@@ -400,6 +342,9 @@ class RecordAccumulator(RecordAppender):
                 ready.add(node_id)
         effects += [self._send(node_id, by_node[node_id]) for node_id in sorted(ready)]
         return bool(ready)
+
+    def _may_send(self, queue: PartitionQueue) -> bool:
+        return self._added is None or queue.where in self._added
 
     @staticmethod
     def _backs_off(queue: PartitionQueue, batch: Batch, now_ms: int) -> bool:
@@ -425,12 +370,18 @@ class RecordAccumulator(RecordAppender):
             taken.append(batch)
             self._busy[queue.where] = self._busy.pop(queue.where)
         self._on_the_way[node_id] = self._on_the_way.get(node_id, 0) + 1
+        self.has_sent = True
         return SendBatches(node_id, tuple(taken))
 
     # --- what is missing ----------------------------------------------------------------------------------------------
 
     def _ask(self, now_ms: int, effects: list[Effect]) -> None:
-        if self._busy and self.identity == NO_PRODUCER and not self._asks_identity and now_ms >= self._ask_identity_at:
+        if self._added is not None and self._aborting is None:
+            new = tuple(sorted(self._busy.keys() - self._added - self._asked_to_add))
+            if new:
+                self._asked_to_add.update(new)
+                effects.append(AskPartitions(new))
+        if self._lacks_identity() and not self._asks_identity and now_ms >= self._ask_identity_at:
             self._asks_identity = True
             self._ask_identity_at = now_ms + self.rules.retry_backoff_ms
             effects.append(AskProducerId())
@@ -439,6 +390,10 @@ class RecordAccumulator(RecordAppender):
             self._asks_leaders = True
             self._ask_leaders_at = now_ms + self.rules.retry_backoff_ms
             effects.append(AskLeaders(tuple(sorted(wanted))))
+
+    def _lacks_identity(self) -> bool:
+        """Return whether a producer id is needed; the transaction manager asks for that of a transactional producer."""
+        return bool(self._busy) and self.identity == NO_PRODUCER and not self.rules.is_transactional
 
     def _topics_without_leader(self) -> set[str]:
         return self._stale_topics | {queue.where.topic for queue in self._busy.values() if queue.leader < 0}
@@ -451,12 +406,12 @@ class RecordAccumulator(RecordAppender):
             times.append(oldest.created_ms + self.rules.delivery_timeout_ms)
             if queue.leader < 0 or self._on_the_way.get(queue.leader, 0) >= self.rules.max_in_flight:
                 continue
-            batch = queue.sendable(self.identity)
+            batch = queue.sendable(self.identity) if self._may_send(queue) else None
             if batch is not None:
                 times.append(
                     max(batch.retry_at_ms, 0 if batch.sent_to >= 0 else batch.created_ms + self.rules.linger_ms)
                 )
-        if self._busy and self.identity == NO_PRODUCER and not self._asks_identity:
+        if self._lacks_identity() and not self._asks_identity:
             times.append(self._ask_identity_at)
         if not self._asks_leaders and self._topics_without_leader():
             times.append(self._ask_leaders_at)

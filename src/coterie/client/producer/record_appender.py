@@ -89,6 +89,7 @@ class AccumulatorSettings(DataStruct, frozen=True):
     compression: Compression = Compression[_DEFAULTS.compression_type.upper()]
     level: int | None = None
     is_idempotent: bool = _DEFAULTS.is_idempotent
+    is_transactional: bool = False
     ignores_keys: bool = _DEFAULTS.partitioner_ignore_keys
     is_adaptive: bool = _DEFAULTS.partitioner_adaptive_partitioning_enable
 
@@ -239,7 +240,7 @@ class RecordAppender:
         return self._line_up(topic, queue, builder, now_ms)
 
     def _line_up(self, topic: ProducerTopic, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> Batch:
-        batch = Batch(queue.where, now_ms, builder)
+        batch = Batch(queue.where, now_ms, builder, self.rules.is_transactional)
         queue.waiting.append(batch)
         topic.used_ms = now_ms
         self._busy[queue.where] = queue

@@ -24,10 +24,10 @@ from coterie.client.metrics import PRODUCER_ROWS, Metrics, ProducerMetrics, snap
 from coterie.client.network.metadata import Metadata
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import Runtime
-from coterie.client.producer.partition_queue import Batch, ProducerIdAndEpoch
-from coterie.client.producer.record_accumulator import (
+from coterie.client.producer.accumulator_events import (
     Answered,
     AskLeaders,
+    AskPartitions,
     AskProducerId,
     Closing,
     Effect,
@@ -40,22 +40,29 @@ from coterie.client.producer.record_accumulator import (
     PartitionAnswer,
     ProducerIdFailed,
     ProducerIdGiven,
-    RecordAccumulator,
     RoomMade,
     SendBatches,
     Settled,
+    TransactionAborting,
     Unanswered,
     WakeAt,
     Woke,
 )
+from coterie.client.producer.partition_queue import Batch, ProducerIdAndEpoch
+from coterie.client.producer.record_accumulator import RecordAccumulator
 from coterie.client.producer.record_appender import AccumulatorSettings
+from coterie.client.producer.transaction_driver import TransactionDriver
+from coterie.client.producer.transaction_events import PartitionsWanted, ProduceFailed
+from coterie.client.producer.transaction_manager import TransactionManager, TransactionSettings
 from coterie.client.types import TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.errors import CoterieError, ErrorCode, KafkaError, TransactionAbortedError
 from coterie.protocol.apis import init_producer_id, produce
-from coterie.protocol.batch import Compression
+from coterie.protocol.batch import NO_SEQUENCE, Compression
 from coterie.settings.producer_settings import ProducerSettings
 
 _GZIP_DEFAULT = -1
+LAST_EXPLICIT = 11
+"""The last version of Produce whose partitions are not added to the transaction (KIP-890)."""
 
 
 def rules_of(settings: ProducerSettings) -> AccumulatorSettings:
@@ -76,6 +83,7 @@ def rules_of(settings: ProducerSettings) -> AccumulatorSettings:
         compression=compression,
         level=levels.get(compression),
         is_idempotent=settings.is_idempotent,
+        is_transactional=settings.transactional_id is not None,
         ignores_keys=settings.partitioner_ignore_keys,
         is_adaptive=settings.partitioner_adaptive_partitioning_enable,
     )
@@ -86,7 +94,7 @@ class Sender:
         """`on_room` is called in the loop when those who wait for `buffer.memory` may try again."""
         self.settings = settings
         self.accumulator = RecordAccumulator(rules_of(settings), partial(runtime.rng.getrandbits, 31))
-        self._clock_ms = runtime.clock_ms
+        self.clock_ms = runtime.clock_ms
         self.lock = Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.log = EventLog("producer", settings)
@@ -101,6 +109,11 @@ class Sender:
         self._tokens = count()
         self._retried: set[TopicPartition] = set()
         """Partitions whose records are sent again, which was logged."""
+        self.transactions: TransactionDriver | None = None
+        if settings.transactional_id is not None:
+            waits = TransactionSettings(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+            manager = TransactionManager(settings.transactional_id, waits, runtime.rng.random)
+            self.transactions = TransactionDriver(manager, self, self._cluster)
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -110,7 +123,7 @@ class Sender:
 
     def look(self) -> None:
         """Handle appended records: a batch may be full, or a topic unknown."""
-        self._handle(Woke())
+        self.handle(Woke())
 
     async def know(self, topic: str, partition: int | None = None) -> None:
         """Ask about a topic until it is there, `max.block.ms` at most; it may be created by that."""
@@ -125,7 +138,7 @@ class Sender:
             return found
 
         found = await self._cluster.retry(attempt, what=what, timeout_ms=self.settings.max_block_ms)
-        self._handle(LeadersFound(_leaders(found, [topic])))
+        self.handle(LeadersFound(_leaders(found, [topic])))
         partitions = self.accumulator.topics[topic].partitions
         if partition is not None and not 0 <= partition < partitions:
             raise KafkaError.of(
@@ -135,27 +148,47 @@ class Sender:
             )
 
     async def flush(self) -> None:
+        await self._until_done(FlushAsked)
+
+    async def drop(self, error: KafkaError) -> None:
+        """Fail the batches that are not in flight, and wait for the others."""
+        await self._until_done(lambda token: TransactionAborting(token, error))
+
+    async def _until_done(self, asked: Callable[[int], Event]) -> None:
         token = next(self._tokens)
         ended = self._flushes[token] = asyncio.get_running_loop().create_future()
-        self._handle(FlushAsked(token))
+        self.handle(asked(token))
         await ended
+
+    def fail_for_good(self, error: KafkaError) -> None:
+        self.accumulator.failure = error
+        self.handle(GaveUp(error))
+
+    def send_failed(self, error: KafkaError) -> None:
+        """A record could not be taken: as in Java, its transaction can only be aborted."""
+        if self.transactions is not None:
+            self.transactions.handle(ProduceFailed(error, was_sent=False))
 
     async def close(self, timeout_s: float | None) -> int:
         """Deliver the records within the time, then fail the rest; return how many that were."""
-        self._handle(Closing())
+        self.handle(Closing())
         left = 0
         try:
             async with asyncio.timeout(timeout_s):
+                if self.transactions is not None:
+                    await self.transactions.abort_what_is_open()
                 await self.flush()
         except TimeoutError:
             left = self.accumulator.unsettled
             self.log.write(ClosedWithRecords(left, timeout_s))
         finally:
             why = "the producer was closed before the record could be delivered"
-            self._handle(GaveUp(KafkaError(why, ErrorCode.REQUEST_TIMED_OUT)))
+            self.handle(GaveUp(KafkaError(why, ErrorCode.REQUEST_TIMED_OUT)))
             for timer in (self._timer, self._maintenance):
                 if timer is not None:
                     timer.cancel()
+            if self.transactions is not None:
+                self.transactions.close()
             tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
@@ -170,27 +203,29 @@ class Sender:
         measured.buffer_total_bytes = self.settings.buffer_memory
         measured.buffer_available_bytes = self.settings.buffer_memory - accumulator.used
         measured.requests_in_flight = accumulator.requests_in_flight
-        return snapshot(PRODUCER_ROWS, measured, self._clock_ms())
+        return snapshot(PRODUCER_ROWS, measured, self.clock_ms())
 
     # --- driving ------------------------------------------------------------------------------------------------------
 
-    def _handle(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         with self.lock:
-            effects = self.accumulator.handle(event, self._clock_ms())
+            effects = self.accumulator.handle(event, self.clock_ms())
         for effect in effects:
             self._perform(effect)
         failed = [effect.batch for effect in effects if type(effect) is Settled and effect.batch.error is not None]
-        if failed:
+        if failed and not isinstance(failed[0].error, TransactionAbortedError):
             partitions, records = sorted({batch.where for batch in failed}), sum(map(len, failed))
-            self._measured.failed.record(records, self._clock_ms())
+            self._measured.failed.record(records, self.clock_ms())
             self.log.write(DeliveryFailed(records, partitions, str(failed[0].error)))
 
     def _perform(self, effect: Effect) -> None:
         match effect:
             case Settled(batch):
+                if self.transactions is not None and batch.error is not None:
+                    self.transactions.handle(ProduceFailed(batch.error, was_sent=batch.sequence != NO_SEQUENCE))
                 self._call_back(batch)
             case SendBatches():
-                self._begin(self._send(effect))
+                self.begin(self._send(effect))
             case WakeAt(at_ms):
                 self._arm(at_ms)
             case RoomMade():
@@ -200,11 +235,14 @@ class Sender:
                 if not ended.done():
                     ended.set_result(None)
             case AskLeaders(topics):
-                self._begin(self._ask_leaders(topics))
+                self.begin(self._ask_leaders(topics))
             case AskProducerId():
-                self._begin(self._ask_producer_id())
+                self.begin(self._ask_producer_id())
+            case AskPartitions(partitions):
+                assert self.transactions is not None, "only a transaction has partitions"
+                self.transactions.handle(PartitionsWanted(partitions))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
         assert self.loop is not None, "start() comes first"
         task = self.loop.create_task(work)
         self._tasks[task] = None
@@ -216,7 +254,7 @@ class Sender:
             self._timer.cancel()
             self._timer = None
         if at_ms is not None:
-            self._timer = self.loop.call_later((at_ms - self._clock_ms()) / 1000, self.look)
+            self._timer = self.loop.call_later((at_ms - self.clock_ms()) / 1000, self.look)
 
     def _call_back(self, batch: Batch) -> None:
         assert self.loop is not None, "start() comes first"
@@ -232,22 +270,24 @@ class Sender:
         try:
             answers = await self._produce(sent)
         except KafkaError as error:
-            self._handle(Unanswered(sent, error))
+            self.handle(Unanswered(sent, error))
             self._tell_retries(sent)
         except CoterieError as error:  # the cluster was closed under it
-            self._handle(Unanswered(sent, KafkaError(str(error), ErrorCode.NETWORK_EXCEPTION)))
+            self.handle(Unanswered(sent, KafkaError(str(error), ErrorCode.NETWORK_EXCEPTION)))
         except Exception as error:
-            self._handle(Unanswered(sent, KafkaError(f"a request could not be made or understood: {error!r}")))
+            self.handle(Unanswered(sent, KafkaError(f"a request could not be made or understood: {error!r}")))
             raise
         else:
-            self._handle(Answered(sent, answers))
+            self.handle(Answered(sent, answers))
             self._tell_retries(sent)
 
     def _tell_retries(self, sent: SendBatches) -> None:
         again = sum(len(batch) for batch in sent.batches if not batch.is_settled and batch.error is not None)
         if again:
-            self._measured.retried.record(again, self._clock_ms())
+            self._measured.retried.record(again, self.clock_ms())
         for batch in sent.batches:
+            if batch.error is not None and batch.error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                continue  # usual after the end of a transaction
             if not batch.is_settled and batch.error is not None and batch.where not in self._retried:
                 self._retried.add(batch.where)
                 self.log.write(ProduceRetried(batch.where, str(batch.error)))
@@ -257,7 +297,7 @@ class Sender:
 
     async def _produce(self, sent: SendBatches) -> dict[TopicPartition, PartitionAnswer]:
         by_topic: dict[str, list[produce.Partition]] = {}
-        measured, began_ms, records = self._measured, self._clock_ms(), 0
+        measured, began_ms, records = self._measured, self.clock_ms(), 0
         for batch in sent.batches:
             data = self.accumulator.encode(batch)
             content = produce.Partition(partition=batch.where.partition, records=memoryview(data))
@@ -271,6 +311,7 @@ class Sender:
         known = self._cluster.metadata.topics
         ids = {name: known[name].id if name in known else None for name in by_topic}
         request = produce.Request(
+            transactional_id=self.settings.transactional_id,
             acks=self._acks,
             timeout_ms=self.settings.request_timeout_ms,
             topics=[
@@ -278,14 +319,22 @@ class Sender:
                 for name, partitions in by_topic.items()
             ],
         )
+        at_most = produce.API.last_by_name if None in ids.values() else None
+        at_least = 0
+        if self.transactions is not None:
+            if self.transactions.manager.adds_implicitly:
+                at_least = LAST_EXPLICIT + 1
+            else:
+                at_most = LAST_EXPLICIT
         response: produce.Response | None = await self._cluster.send(
             sent.node_id,
             produce,
             request,
-            at_most=produce.API.last_by_name if None in ids.values() else None,
+            at_most=at_most,
+            at_least=at_least,
             expects_answer=self._acks != 0,
         )
-        now_ms = self._clock_ms()
+        now_ms = self.clock_ms()
         measured.request_latency.record(now_ms - began_ms, now_ms)
         if response is None:
             return dict.fromkeys((batch.where for batch in sent.batches), PartitionAnswer())
@@ -304,9 +353,9 @@ class Sender:
                 topics, allow_auto_create=True, timeout_ms=self.settings.request_timeout_ms
             )
         except KafkaError as error:
-            self._handle(LeadersFailed(error))
+            self.handle(LeadersFailed(error))
         else:
-            self._handle(LeadersFound(_leaders(found, topics)))
+            self.handle(LeadersFound(_leaders(found, topics)))
 
     async def _ask_producer_id(self) -> None:
         request = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=2**31 - 1)
@@ -315,18 +364,18 @@ class Sender:
             if given.error:
                 raise KafkaError.of(given.error, "asking for a producer id, which idempotence needs")
         except KafkaError as error:
-            self._handle(ProducerIdFailed(error))
+            self.handle(ProducerIdFailed(error))
         else:
             self.log.write(ProducerIdObtained(given.producer_id, given.producer_epoch))
-            self._handle(ProducerIdGiven(ProducerIdAndEpoch(given.producer_id, given.producer_epoch)))
+            self.handle(ProducerIdGiven(ProducerIdAndEpoch(given.producer_id, given.producer_epoch)))
 
     def _refresh_sometimes(self) -> None:
         """Refresh the metadata of topics in use after metadata.max.age.ms: they may have new partitions."""
         assert self.loop is not None, "start() comes first"
-        since_ms = self._clock_ms() - self.settings.metadata_max_idle_ms
+        since_ms = self.clock_ms() - self.settings.metadata_max_idle_ms
         used = [name for name, topic in self.accumulator.topics.items() if topic.used_ms >= since_ms]
         if used:
-            self._begin(self._ask_leaders(tuple(used)))
+            self.begin(self._ask_leaders(tuple(used)))
         self._maintenance = self.loop.call_later(self.settings.metadata_max_age_ms / 1000, self._refresh_sometimes)
 
 

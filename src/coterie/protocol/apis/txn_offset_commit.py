@@ -90,7 +90,9 @@ def write_response(reply: OffsetsCommitted, version: int) -> bytes:
     return b"\0\0\0\0" + write_topics(reply, encoding, by_id=False) + encoding.tags
 
 
-def write_request(transactional_id: str, request: OffsetCommit, version: int) -> bytes:
+def write_request(named: tuple[str, OffsetCommit], version: int) -> bytes:
+    """`named` is what `read_request` returns: the transactional id and the commit."""
+    transactional_id, request = named
     assert request.producer_id is not None, "a transactional commit names its producer"
     topics = [
         _Topic(

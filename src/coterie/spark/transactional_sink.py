@@ -1,0 +1,218 @@
+"""TransactionalSink: each micro-batch of a query is one transaction, and is in its topic once.
+
+    options = {"kafka.bootstrap.servers": "localhost:9092", "topic": "bills"}
+    sink = TransactionalSink(options, transactional_id="billing")
+    bills.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
+
+The driver begins the transaction, and tasks write with its producer id and epoch. Rows are first partitioned by the
+partition of the topic, so that each partition has one writer. The number of the batch is committed in the same
+transaction, as the offset of a group of its own. So a driver that starts again knows whether a batch is there, and
+skips it. Its new epoch fences whatever the old driver and its tasks still send.
+
+A task that Spark runs a second time could write rows twice, or lose some: its sequences begin at 0 again, and a broker
+takes what it has for a repetition. So the second attempt fails, the driver aborts the transaction, and writes the whole
+batch again in the next epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+
+from coterie.client.admin.admin import Admin
+from coterie.client.admin.results import checked
+from coterie.client.producer.partition_queue import ProducerIdAndEpoch
+from coterie.client.producer.producer import Producer
+from coterie.client.producer.record_appender import partition_for_key
+from coterie.client.producer.transaction_worker import TransactionWorker
+from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from coterie.errors import ApplicationRecoverableError, CoterieError
+from coterie.settings import SettingsError
+from coterie.settings.producer_settings import ProducerSettings
+from coterie.spark.options import SinkOptions, admin_settings
+from coterie.spark.sink import check_schema, headers_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TransactionalSink"]
+
+log = logging.getLogger("coterie.spark")
+
+ATTEMPTS = 3
+"""How often a batch is written before the query fails. Spark's own retries come on top, with the next start."""
+_QUERY_ID, _JOB_GROUP = "sql.streaming.queryId", "spark.jobGroup.id"
+
+
+class TransactionalSink:
+    """The function of `foreachBatch`. One query has one."""
+
+    def __init__(self, options: Mapping[str, str], *, transactional_id: str) -> None:
+        """Create the sink.
+
+        Args:
+            options: The options of format("coterie") for a sink; `topic` is required.
+            transactional_id: The name of the query's transactions. It stays the same when the query is started again,
+                and no other query has it.
+        """
+        given = SinkOptions.of(options, transactional_id)
+        if given.topic is None:
+            raise SettingsError("the option topic is missing: a transactional sink writes to one topic")
+        self._topic = given.topic
+        self._settings = given.client
+        self._admin_settings = admin_settings({name.lower(): text for name, text in options.items()})
+        self._group = GroupMetadata(f"coterie-sink-{transactional_id}", -1, "", None)
+        self._producer: Producer | None = None
+        self._query = ""
+        self._next_batch = 0
+        """The number of the first batch that is not in the topic."""
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, unless it is there already."""
+        check_schema(rows.schema, self._topic)
+        query = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or ""
+        try:
+            if self._producer is None or query != self._query:
+                self._start(query)
+            if batch_id < self._next_batch:
+                log.info("batch %d is in topic %s already", batch_id, self._topic)
+                return
+            self._write_until_committed(rows, batch_id)
+            self._next_batch = batch_id + 1
+        except BaseException:
+            self.close()  # a query that goes on begins with a new producer
+            raise
+
+    def _write_until_committed(self, rows: DataFrame, batch_id: int) -> None:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                self._write(rows, batch_id)
+            except ApplicationRecoverableError:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever a task raised: it was aborted
+                log.warning("batch %d was aborted, and is written again: %s", batch_id, error)
+            else:
+                return
+        self._write(rows, batch_id)
+
+    def close(self) -> None:
+        """Close the connections; an open transaction is aborted."""
+        if self._producer is not None:
+            producer, self._producer = self._producer, None
+            producer.close()
+
+    def _start(self, query: str) -> None:
+        """Fence the driver before this one, then look up which batches are in the topic."""
+        self.close()
+        self._producer, self._query = Producer(self._settings), query
+        self._producer.init_transactions()
+        where = TopicPartition(self._topic, 0)
+        with Admin(self._admin_settings) as admin:
+            found = checked(admin.list_group_offsets(self._group.group_id, [where], require_stable=True))[where]
+        if found is not None and found.metadata != query:
+            raise CoterieError(
+                f"transactional.id {self._settings.transactional_id} was used by another query, or by this one with "
+                "another checkpoint: batch numbers would be taken for those of the other. Give the query a "
+                f"transactional_id of its own, or delete the group {self._group.group_id}"
+            )
+        self._next_batch = 0 if found is None else found.offset
+
+    def _write(self, rows: DataFrame, batch_id: int) -> None:
+        assert self._producer is not None, "it was started"
+        partitions = self._partitions()
+        jobs = _Jobs(rows.sparkSession)
+        with self._producer.transaction():
+            identity = self._producer.share_transaction()
+            placed = rows.mapInArrow(_placing(partitions), _with_partition(rows)).repartition(partitions, "partition")
+            placed.mapInArrow(_writing(self._settings, self._topic, identity), "records long").collect()
+            jobs.check_that_stages_ran_once()
+            offset = OffsetAndMetadata(batch_id + 1, self._query)
+            self._producer.send_offsets({TopicPartition(self._topic, 0): offset}, self._group)
+
+    def _partitions(self) -> int:
+        with Admin(self._admin_settings) as admin:
+            return len(checked(admin.describe_topics([self._topic]))[self._topic].partitions)
+
+
+class _Jobs:
+    """The jobs of a query since this was created."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._group = session.sparkContext.getLocalProperty(_JOB_GROUP)
+        self._tracker = session.sparkContext.statusTracker()
+        self._before = set(self._tracker.getJobIdsForGroup(self._group))
+
+    def check_that_stages_ran_once(self) -> None:
+        """Raise if Spark has run a stage again: the attempts of its tasks are counted from 0 then."""
+        for job in set(self._tracker.getJobIdsForGroup(self._group)) - self._before:
+            info = self._tracker.getJobInfo(job)
+            for stage in info.stageIds if info is not None else ():
+                found = self._tracker.getStageInfo(stage)
+                if found is not None and found.currentAttemptId > 0:
+                    raise CoterieError(f"Spark has run stage {stage} again, so that rows may be there twice")
+
+
+def _with_partition(rows: DataFrame) -> str:
+    columns = [f"{field.name.lower()} {field.dataType.simpleString()}" for field in rows.schema.fields]
+    return ", ".join([*(one for one in columns if not one.startswith("partition ")), "partition int"])
+
+
+def _placing(partitions: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function that gives each row its partition: the given one, that of its key, or that of its task."""
+
+    def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        context = TaskContext.get()
+        anywhere = context.partitionId() % partitions if context is not None else 0
+        for batch in batches:
+            columns = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
+            nothing = [None] * batch.num_rows
+            given = columns.pop("partition").to_pylist() if "partition" in columns else nothing
+            keys = columns["key"].to_pylist() if "key" in columns else nothing
+            chosen = [
+                where if where is not None else anywhere if key is None else partition_for_key(_bytes(key), partitions)
+                for where, key in zip(given, keys, strict=True)
+            ]
+            yield pa.RecordBatch.from_pydict({**columns, "partition": pa.array(chosen, pa.int32())})
+
+    return place
+
+
+def _bytes(key: str | bytes) -> bytes:
+    return key.encode() if isinstance(key, str) else key
+
+
+def _writing(
+    settings: ProducerSettings, topic: str, identity: ProducerIdAndEpoch
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function that writes rows as a part of the transaction, and returns how many there were."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            raise CoterieError(
+                "a task of a transaction cannot be run a second time: the whole batch is written again, in the next one"
+            )
+        count = 0
+        with TransactionWorker(settings, identity) as producer:
+            for batch in batches:
+                columns = {name: batch.column(at) for at, name in enumerate(batch.schema.names)}
+                producer.send_columns(
+                    topic,
+                    columns["value"],
+                    keys=columns.get("key"),
+                    partitions=columns["partition"],
+                    headers=headers_of(columns["headers"]) if "headers" in columns else None,
+                )
+                count += batch.num_rows
+            producer.deliver()
+        yield pa.RecordBatch.from_pydict({"records": pa.array([count], pa.int64())})
+
+    return write

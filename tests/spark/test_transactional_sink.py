@@ -1,0 +1,124 @@
+"""Micro-batches in transactions: each row is seen once, although tasks fail and the driver stops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import coterie
+from apache_kafka import ApacheKafka, needs_apache_kafka
+from client.transacting import HAS_COORDINATOR, seen
+from coterie import Admin, NewTopic
+from coterie.settings import SettingsError
+from coterie.spark import TransactionalSink, transactional_sink
+from spark.conftest import in_the_soak, needs_java
+
+pytestmark = [pytest.mark.real_time, needs_java]
+
+BATCHES = 4
+ROWS = [f"{batch}.{number}" for batch in range(BATCHES) for number in range(20)]
+
+
+BROKERS = (
+    pytest.param(
+        "coterie",
+        marks=pytest.mark.skipif(not HAS_COORDINATOR, reason="the broker does not advertise EndTxn: no transactions"),
+    ),
+    pytest.param("apache kafka", marks=[needs_apache_kafka, *([in_the_soak] if HAS_COORDINATOR else [])]),
+)
+
+
+@pytest.fixture(scope="module", params=BROKERS)
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "coterie":
+        with coterie.Broker() as broker:
+            yield broker.bootstrap_servers
+    else:
+        with ApacheKafka() as kafka:
+            yield kafka.bootstrap
+
+
+class Query:
+    """A query of four micro-batches, from files; started again, it goes on with its checkpoint."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, name: str, folder: Path) -> None:
+        self.spark, self.bootstrap, self.name, self.folder = spark, bootstrap, name, folder
+        with Admin(bootstrap_servers=bootstrap) as admin:
+            admin.create_topics([NewTopic(name, 2, 1)])
+        (folder / "in").mkdir()
+        for batch in range(BATCHES):
+            (folder / "in" / f"{batch}.txt").write_text("".join(f"{batch}.{number}\n" for number in range(20)))
+
+    def sink(self) -> TransactionalSink:
+        options = {"kafka.bootstrap.servers": self.bootstrap, "topic": self.name}
+        return TransactionalSink(options, transactional_id=self.name)
+
+    def run(self, sink: Any, *, checkpoint: str = "checkpoint") -> None:
+        rows = self.spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(self.folder / "in"))
+        writer = rows.selectExpr("value", "value AS key").writeStream.foreachBatch(sink)
+        query = writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    def seen(self, isolation_level: str = "read_committed") -> list[str]:
+        return sorted(seen(self.bootstrap, self.name, isolation_level))
+
+
+@pytest.fixture
+def query(spark: SparkSession, bootstrap: str, request: pytest.FixtureRequest, tmp_path: Path) -> Query:
+    return Query(spark, bootstrap, re.sub(r"\W+|_", "-", request.node.name).strip("-"), tmp_path)
+
+
+def test_a_batch_that_is_there_is_not_written_again(query: Query) -> None:
+    """The driver dies after the transaction, before Spark has noted that the batch is done: Spark repeats it."""
+    sink = query.sink()
+
+    def dies(rows: DataFrame, batch_id: int) -> None:
+        sink(rows, batch_id)
+        if batch_id == 2:
+            raise LookupError("the driver dies")
+
+    with pytest.raises(Exception, match="the driver dies"):
+        query.run(dies)
+    query.run(query.sink())
+    assert query.seen() == sorted(ROWS) == query.seen("read_uncommitted")
+    with pytest.raises(Exception, match="was used by another query"):
+        query.run(query.sink(), checkpoint="another")
+    assert query.seen() == sorted(ROWS)
+
+
+def test_a_batch_whose_task_fails_is_aborted_and_written_again(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that a failed task has written are never seen by a reader with read_committed."""
+    flag = str(query.folder / "failed")
+    original = transactional_sink._writing
+
+    def failing(*how: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        write = original(*how)
+
+        def write_then_fail(batches: Iterator[Any]) -> Iterator[Any]:
+            import os
+
+            written = list(write(batches))
+            if written[0].column(0)[0].as_py() and not os.path.exists(flag):  # noqa: PTH110  it runs in a worker of Spark
+                open(flag, "w").close()  # noqa: PTH123
+                raise LookupError("the task fails")
+            yield from written
+
+        return write_then_fail
+
+    monkeypatch.setattr(transactional_sink, "_writing", failing)
+    query.run(query.sink())
+    assert Path(flag).exists()
+    assert query.seen() == sorted(ROWS)
+    assert len(query.seen("read_uncommitted")) > len(ROWS)
+
+
+def test_a_topic_is_needed() -> None:
+    with pytest.raises(SettingsError, match="the option topic is missing"):
+        TransactionalSink({"kafka.bootstrap.servers": "127.0.0.1:1"}, transactional_id="x")
+    with pytest.raises(SettingsError, match=r"Use coterie\.spark\.TransactionalSink"):
+        TransactionalSink({"kafka.bootstrap.servers": "h:1", "kafka.transactional.id": "y"}, transactional_id="x")
