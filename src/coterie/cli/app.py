@@ -11,6 +11,7 @@ import typer
 
 import coterie
 from coterie.cli.acls_app import acls_app
+from coterie.cli.diagnosis_app import explain, watch
 from coterie.cli.front_page import FrontPage
 from coterie.cli.groups_app import groups_app
 from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets
@@ -28,6 +29,8 @@ app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(acls_app, name="acls")
 app.add_typer(pipeline_app, name="pipeline")
+app.command()(watch)
+app.command()(explain)
 
 
 def _show_version(wanted: bool) -> None:

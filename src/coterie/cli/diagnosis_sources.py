@@ -152,7 +152,7 @@ def log_lines(files: Sequence[str]) -> Iterator[tuple[str, str, TextIO]]:
     """Return each file's short name, its path and its lines; `-` is standard input, and gzip is recognised."""
     for file in files:
         if file == STDIN:
-            yield "stdin", STDIN, _text(io.BufferedReader(sys.stdin.buffer.raw))
+            yield "stdin", STDIN, _text(io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False)))
             continue
         try:
             with Path(file).open("rb") as raw:

@@ -24,10 +24,12 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "produce": "send lines to a topic",
         "consume": "print records, with or without a group",
         "topics": "list, create, describe, alter, delete topics",
-        "groups": "show members, offsets and lag; reset offsets",
+        "groups": "show members, offsets and lag; reset offsets; explain rebalances",
         "acls": "list, add and remove rights of users",
     },
     "Find out why a group rebalanced, and what it cost": {
+        "watch": "read the groups of a cluster into a ledger",
+        "explain": "explain every rebalance in the log of a broker",
         "report": "write an HTML report from a data directory",
         "pipeline": "export group history to Parquet (needs Spark)",
     },
