@@ -24,7 +24,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "produce": "send lines to a topic",
         "consume": "print records, with or without a group",
         "topics": "list, create, describe, alter, delete topics",
-        "groups": "show members, offsets and lag; reset offsets; explain rebalances",
+        "groups": "members, offsets, lag; reset; explain rebalances",
         "acls": "list, add and remove rights of users",
     },
     "Find out why a group rebalanced, and what it cost": {
@@ -66,7 +66,6 @@ class FrontPage(TyperGroup):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  its arguments are typer's
         widest = max(len(name) for rows in SECTIONS.values() for name in rows)
-        formatter.write_paragraph()
         for title, rows in SECTIONS.items():
             formatter.write(f"{title}:\n")
             for name, line in rows.items():

@@ -94,7 +94,7 @@ class HistoryBuilder:
             if len(book.rebalances) > 1:  # the one before it may have been superseded
                 seen[id(book.rebalances[-2])].steps.setdefault("ended", at)
             came, went = self._came.pop(group_id, []), self._went.pop(group_id, {})
-            caused = {who: how for who, (at_ms, how) in went.items() if fact.at_ms - at_ms < _AT_ONCE_MS}
+            caused = {who: how for who, (at_ms, how) in went.items() if fact.at_ms - at_ms <= _AT_ONCE_MS}
             seen[id(book.rebalances[-1])] = _Seen({"began": at}, came, went=caused)
             if len(seen) > self._keep + 100:
                 alive = {id(one) for one in book.rebalances}
