@@ -127,8 +127,8 @@ def test_a_log_of_kafka_1_0_has_no_reasons_so_the_cause_is_unknown() -> None:
 def test_the_layout_of_the_log_does_not_matter(layout: str) -> None:
     lines = (
         (
-            f"Preparing to rebalance group g in state PreparingRebalance with old generation 1 (reason: Adding new member "
-            f"app-{ID} with group instance id null; client reason: (see (here)))."
+            "Preparing to rebalance group g in state PreparingRebalance with old generation 1 (reason: Adding new "
+            f"member app-{ID} with group instance id null; client reason: (see (here)))."
         ),
         "Stabilized group g generation 2 with 3 members.",
     )
@@ -181,8 +181,8 @@ def test_other_lines_and_damaged_ones_are_skipped(line: str) -> None:
         ),
         (
             (
-                f"Group's selectedProtocol will change because static member a-{ID} with instance id i joined with change "
-                "of protocol; client reason: x"
+                f"Group's selectedProtocol will change because static member a-{ID} with instance id i joined with "
+                "change of protocol; client reason: x"
             ),
             Cause.STATIC_MEMBER_CHANGED_VOTE,
             [f"a-{ID}"],

@@ -172,8 +172,6 @@ def watch(
     __consumer_offsets.
 
     Try it: coterie watch --bootstrap localhost:9092 --ledger ledger
-
-    Try it: coterie groups findings --ledger ledger
     """
     from coterie.cli import diagnosis
     from coterie.cli.diagnosis_sources import SourceOptions

@@ -64,6 +64,9 @@ class FrontPage(TyperGroup):
         """Write the two options here, which leaves room for the commands."""
         formatter.write_usage(ctx.command_path, "[--version] [--help] COMMAND ...")
 
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(f"  {(ctx.command.help or '').strip()}\n")
+
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  its arguments are typer's
         widest = max(len(name) for rows in SECTIONS.values() for name in rows)
         for title, rows in SECTIONS.items():

@@ -82,7 +82,7 @@ Sets = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A client setting, by its Kafka name."),
 ]
 Output = Annotated[
-    OutputChoice, typer.Option("--output", "-o", help="Output format; wide is a table with more columns.")
+    OutputChoice, typer.Option("--output", "-o", metavar="FORMAT", help="table, wide, json, yaml or csv.")
 ]
 
 _SHARED: dict[str, tuple[Any, object]] = {

@@ -129,7 +129,12 @@ def _unassigned(one: ExplainedRebalance) -> str:
     if one.unassigned_ms.value is None:
         return "For how long partitions were unassigned is unknown."
     figure = _bounded(partition_seconds(one.unassigned_ms.value), one.unassigned_ms.bound)
-    return f"Unassigned: {figure} partition-seconds{_grade(one.unassigned_ms)}."
+    dead = one.dead_ms
+    waited = ""
+    if dead.value is not None:
+        before = _bounded(partition_seconds(dead.value), dead.bound)
+        waited = f", and {before} before that, until the session of the crashed member ended{_grade(dead)}"
+    return f"Unassigned: {figure} partition-seconds{_grade(one.unassigned_ms)}{waited}."
 
 
 def _evidence(one: ExplainedRebalance) -> list[str]:
