@@ -82,7 +82,8 @@ Sets = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A client setting, by its Kafka name."),
 ]
 Output = Annotated[
-    OutputChoice, typer.Option("--output", "-o", metavar="FORMAT", help="table, wide, json, yaml or csv.")
+    OutputChoice,
+    typer.Option("--output", "-o", metavar="FORMAT", help="table, wide, json, yaml, csv.", show_default=False),
 ]
 
 _SHARED: dict[str, tuple[Any, object]] = {

@@ -35,6 +35,8 @@ CONSUMER_PROTOCOLS = ("consumer", "")
 SAMPLES_IN_MEMORY = 1_000
 """How many samples of a group are kept in memory."""
 POLL_RECORDS = 5_000
+LOOKS_EVERY = 6
+"""After so many samples it looks whether the topics that it reads have been created."""
 SETTINGS: Mapping[str, object] = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
@@ -60,6 +62,10 @@ class ClusterWatch:
         self._types: dict[str, str] = {}
         self._members: dict[str, dict[str, DescribedMember]] = {}
         self._ends: dict[TopicPartition, int] = {}
+        self._positions = ledger.positions() if ledger is not None else {}
+        self._reads: set[str] = set()
+        """The topics that are read."""
+        self._sampled_times = 0
         self.cluster_id = ""
         self.records = 0
         """How many records were read."""
@@ -89,12 +95,12 @@ class ClusterWatch:
         self.close()
 
     def _assign(self) -> None:
-        """Begin to read: at the positions of the ledger, else at the start of each partition."""
-        known = self._ledger.positions() if self._ledger is not None else {}
+        """Begin to read the topics that are there: where reading ended, else at the start of each partition."""
+        known = self._positions
         there = {one.name for one in self._admin.list_topics(include_internal=True)}
         wanted = [name for name in (OFFSETS_TOPIC, FACTS_TOPIC) if name in there]
-        if OFFSETS_TOPIC not in wanted:
-            return  # no group has ever been there; it is looked for again at each sample
+        if OFFSETS_TOPIC not in wanted or set(wanted) == self._reads:
+            return  # no group has ever been there; it is looked for again later
         described = self._admin.describe_topics(wanted)
         partitions = [
             TopicPartition(name, part.partition)
@@ -105,7 +111,7 @@ class ClusterWatch:
         refused = next((about for about in described.values() if isinstance(about, KafkaError)), None)
         if refused is not None:
             raise CoterieError(f"{OFFSETS_TOPIC} cannot be read: {refused}. Allow Read on the topic {OFFSETS_TOPIC}")
-        consumer = Consumer(self._consumer_settings)
+        consumer = self._consumer or Consumer(self._consumer_settings)
         consumer.assign(partitions)
         for one in partitions:
             at = known.get((one.topic, one.partition))
@@ -113,7 +119,7 @@ class ClusterWatch:
                 consumer.seek_to_beginning(one)
             else:
                 consumer.seek(one, at)
-        self._consumer = consumer
+        self._consumer, self._reads = consumer, set(wanted)
         self._ends = dict(consumer.end_offsets(partitions))
 
     # --- records
@@ -135,6 +141,7 @@ class ClusterWatch:
             if group_id is not None and not is_commit(record.key):
                 at = record.partition, record.offset, record.timestamp
                 rows.append((*at, group_id, record.key or b"", record.value))
+        self._positions |= positions
         if positions and self._ledger is not None:
             self._ledger.add_records(rows, facts, positions)
         self.records += len(polled)
@@ -164,7 +171,8 @@ class ClusterWatch:
 
     def sample(self, group_ids: Collection[str] | None = None) -> int:
         """Describe these groups, or all. Returns how many were described."""
-        if self._consumer is None:
+        self._sampled_times += 1
+        if FACTS_TOPIC not in self._reads and self._sampled_times % LOOKS_EVERY in (0, 1):
             self._assign()
         if group_ids is None:
             found = self._admin.list_groups()
@@ -245,13 +253,16 @@ class ClusterWatch:
 
     def histories(self) -> dict[str, GroupHistory]:
         """Return the history of each group, merged from all that was read."""
-        if self._ledger is not None:
-            return self._ledger.histories()
+        return self._ledger.histories() if self._ledger is not None else merge_all(self.sources().values())
+
+    def sources(self) -> dict[str, dict[str, GroupHistory]]:
+        """Return what this process has read, each source for itself."""
         sampled = {
             group_id: history_of_samples(group_id, samples, self._members.get(group_id, {}), self._types[group_id])
             for group_id, samples in self._samples.items()
         }
-        return merge_all([self._topic.histories(), self._facts.histories(), sampled])
+        derived, observed = self._topic.histories(), self._facts.histories()
+        return {str(Grade.DERIVED): derived, str(Grade.OBSERVED): observed, str(Grade.SAMPLED): sampled}
 
 
 def _member(one: MemberDescription) -> DescribedMember:
