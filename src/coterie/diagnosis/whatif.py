@@ -13,6 +13,7 @@ from coterie.assignors import Assignor, CooperativeSticky, Range
 from coterie.diagnosis.context import gone_ms, is_present
 from coterie.diagnosis.model import Finding, GroupHistory, MemberSpan
 from coterie.facts import Fact
+from coterie.history.compare import DRIFT_PPM, RECORD_MS
 from coterie.ledger import Ledger
 from coterie.sim.consumer import Habits
 from coterie.sim.machine import Machine
@@ -24,6 +25,8 @@ from coterie.sim.world import Observer, World
 GROUP, TOPIC = "g", "t"
 FIRST_MS = 4_000
 SETTLE_MS = 60_000
+"""In this time the heartbeats of members spread, as in a group that has run for a while."""
+TAIL_MS = 20_000
 MAX_MEMBERS = 60
 MAX_MINUTES = 60
 """Larger deployments are not simulated: that would take longer than a reader waits."""
@@ -116,7 +119,7 @@ def _run(variant: _Variant, members: int, slots: Sequence[_Slot], partitions: in
     for slot in slots:
         steps.append(Leave(at_ms=slot.stops_ms, slot=slot.name))
         steps.append(_Restarts(at_ms=slot.starts_ms, slot=slot.name, habits=habits[slot.name]))
-    length = max(slot.starts_ms for slot in slots) + SETTLE_MS
+    length = max(slot.starts_ms for slot in slots) + TAIL_MS
     plan = Plan(
         1,
         "a deployment",
@@ -125,7 +128,8 @@ def _run(variant: _Variant, members: int, slots: Sequence[_Slot], partitions: in
         tuple(sorted(steps, key=lambda step: step.at_ms)),
         {TOPIC: partitions},
         {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1},
-        2_000,
+        RECORD_MS,
+        drift_ppm=DRIFT_PPM,
     )
     observer: list[_Counting] = []
 
