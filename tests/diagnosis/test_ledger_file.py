@@ -65,6 +65,7 @@ def test_facts_samples_and_lines_are_merged_into_the_history(tmp_path: Path) -> 
         ledger.add_lines(
             [("server.log:1 (x)", 1, "[1970-01-01 00:00:09,000] INFO Group g with generation 2 is now empty")]
         )
+        assert list(ledger.last_samples()) == [("g", sample)]
         (history,) = ledger.histories("g").values()
         assert ledger.histories("another") == {}
     assert history.grades == {"observed", "sampled", "logged"}
