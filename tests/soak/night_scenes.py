@@ -70,14 +70,13 @@ class Scene:
             "protocol": self.protocol,
             **more,
         }
-        deed = self.note("joins", JOIN, client_id)
+        self.note("joins", JOIN, client_id)
         directory = self.directory / f"{self.group}-{self.count}"
         directory.mkdir(parents=True)
         orders = Orders(bootstrap=self.bootstrap, group=self.group, client_id=client_id, **told)
         member = self.members[client_id] = Member(library, orders, directory)
         if waits:
             self.settle()
-        deed.to_ms = now_ms()
         return member
 
     def note(self, what: str, causes: set[str], client_id: str) -> Deed:
@@ -132,8 +131,10 @@ class Scene:
         """Let the processing of the next records take longer than max.poll.interval.ms."""
         self.note("is slow", LEAVE, client_id)
         slow = self.members.pop(client_id)
+        before = len(slow.told("busy"))
+        slow.is_next_slow()
         self.produce(40)
-        slow.slow_down()
+        wait_until(lambda: len(slow.told("busy")) > before, f"{client_id} is busy", self.said, PATIENCE_S)
         self.settle()
         self.note("is back", JOIN, client_id)
         self.members[client_id] = slow
@@ -220,8 +221,9 @@ def duplicate_instance_id(scene: Scene) -> None:
 
 def slow_joiner(scene: Scene) -> None:
     scene.start("confluent", "one", max_poll_interval_ms=120_000, slow_ms=14_000)
+    scene.members["one"].is_next_slow()
     scene.produce(20)
-    scene.members["one"].slow_down()
+    wait_until(lambda: bool(scene.members["one"].told("busy")), "one is busy", scene.said, PATIENCE_S)
     scene.start("coterie", "two")
 
 

@@ -193,7 +193,7 @@ def _explained(one: Rebalance, seen: _Seen, grade: Grade) -> ExplainedRebalance:
     add("last_to_join", one.last_to_join if one.joined_after_ms else None, joined_at)
     add("joined_after_ms", tuple(sorted(one.joined_after_ms.items())) or None, joined_at)
     dropped = dict.fromkeys(one.dropped, str(Departure.DISAPPEARED)) if grade is Grade.DERIVED else one.dropped
-    add("dropped", None if is_open else tuple(sorted({**seen.went, **dropped}.items())), ended_at)
+    add("dropped", None if is_open or found.spans > 1 else tuple(sorted({**seen.went, **dropped}.items())), ended_at)
     if grade is Grade.LOGGED:
         return found  # a log has no partitions
     if one.outcome is RebalanceOutcome.STABLE:
