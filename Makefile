@@ -14,7 +14,7 @@ KEEP ?=
 RUNS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: night corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare
+.PHONY: night corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,9 @@ bench-start: venv ## from exec of coterie serve to its first answer, and its mem
 
 bench-compaction: venv ## a million commits of few offsets: the size of their log, and a start from it, compacted and not
 	$(BIN)/python bench/compaction.py --json bench/results/compaction.json
+
+bench-watch: venv ## CPU and memory of coterie watch with 1 000 groups of 50 partitions and 2 000 commits a second
+	$(BIN)/python bench/watch.py --json bench/results/watch.json
 
 bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, compared with a minimal server
 	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json
