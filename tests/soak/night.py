@@ -120,10 +120,10 @@ def play(name: str, seed: int, only: list[str]) -> bool:
         for line in score.told:
             print(f"    {source}: {line}")
     contradictions = [
-        f"{history.group_id} {one.number}: {one.disagreements}"
+        f"{history.group_id} {one.number}: {name}: {getattr(one, name).claims}"
         for history in sources["all"].values()
         for one in history.rebalances
-        if one.disagreements
+        for name in one.disagreements
     ]
     print(f"  contradictions between sources: {len(contradictions)}")
     for line in contradictions[:10]:

@@ -193,7 +193,8 @@ def _explained(one: Rebalance, seen: _Seen, grade: Grade) -> ExplainedRebalance:
     add("last_to_join", one.last_to_join if one.joined_after_ms else None, joined_at)
     add("joined_after_ms", tuple(sorted(one.joined_after_ms.items())) or None, joined_at)
     dropped = dict.fromkeys(one.dropped, str(Departure.DISAPPEARED)) if grade is Grade.DERIVED else one.dropped
-    add("dropped", None if is_open or found.spans > 1 else tuple(sorted({**seen.went, **dropped}.items())), ended_at)
+    gone = {**_culprit(one), **seen.went, **dropped}
+    add("dropped", None if is_open or found.spans > 1 else tuple(sorted(gone.items())), ended_at)
     if grade is Grade.LOGGED:
         return found  # a log has no partitions
     if one.outcome is RebalanceOutcome.STABLE:
@@ -203,6 +204,20 @@ def _explained(one: Rebalance, seen: _Seen, grade: Grade) -> ExplainedRebalance:
     if not is_open:
         add("unassigned_ms", one.unassigned_ms, ended_at, bound)
     return found
+
+
+def _culprit(one: Rebalance) -> dict[str, str]:
+    """Return the member whose going is the cause, and how it went."""
+    how = _WENT_BY_CAUSE.get(one.cause)
+    return {one.culprit: str(how)} if how is not None and one.culprit else {}
+
+
+_WENT_BY_CAUSE: Mapping[str, Departure] = {
+    facts.Cause.MEMBER_LEFT: Departure.LEFT,
+    facts.Cause.SESSION_EXPIRED: Departure.SESSION_EXPIRED,
+    facts.Cause.SYNC_TIMEOUT: Departure.MISSED_SYNC,
+    facts.Cause.REVOCATION_TIMEOUT: Departure.MISSED_REVOCATION,
+}
 
 
 def _add_cause(
