@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from coterie import facts
 from coterie.diagnosis import Evidence, Finding, Grade, GroupHistory, GroupSample, PartitionLag, Severity
 from coterie.diagnosis.detectors import DETECTORS, findings_of
@@ -330,3 +332,17 @@ def test_a_member_that_disappears_and_comes_back_is_not_explained_by_records_alo
     life.join("c", at=11 * MINUTE, member_id=gone)
     found = findings_of(life.history())
     assert [one.name for one in found] == ["unexplained-absence"]
+
+
+def test_what_a_builder_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coterie.diagnosis.from_facts.KEEP_INTERVALS", 100)
+    monkeypatch.setattr("coterie.diagnosis.from_facts.KEEP_MEMBERS", 10)
+    life = Life(partitions=4)
+    life.join("a", at=1_000)
+    for number in range(200):
+        life.join(f"b{number}", at=(10 + 2 * number) * MINUTE)
+        life.leave(f"b{number}", at=(11 + 2 * number) * MINUTE)
+    history = life.history()
+    assert len(history.members) <= 10 and len(history.intervals) <= 110
+    owned = {one.partition for one in history.intervals if one.ended_ms is None}
+    assert owned == {("t", number) for number in range(4)}

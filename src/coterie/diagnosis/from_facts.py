@@ -22,6 +22,9 @@ from coterie.ledger.ownership import Intervals
 KEEP_REBALANCES = 10_000
 """How many of a group are kept; the oldest are dropped."""
 KEEP_MEMBERS = 10_000
+KEEP_GROUPS = 20_000
+KEEP_INTERVALS = 1_000_000
+"""Of all groups. All that is kept is bounded, since a watch may run for months."""
 _AT_ONCE_MS = 1_000
 """A member that goes has caused the rebalance that begins within this time."""
 
@@ -71,10 +74,21 @@ class HistoryBuilder:
         while len(history.members) > KEEP_MEMBERS:
             del history.members[next(iter(history.members))]
         del history.past[:-KEEP_MEMBERS]
+        del history.events[:-KEEP_MEMBERS]
+        if len(self._intervals.all) > KEEP_INTERVALS:
+            self._forget_intervals()
         self._track(fact, at)
+
+    def _forget_intervals(self) -> None:
+        """Drop the older half of the intervals that have ended."""
+        half = len(self._intervals.all) // 2
+        old = [one for one in self._intervals.all[:half] if one.ended_ms is None]
+        self._intervals.all[:half] = old
 
     def _history(self, group_id: str) -> GroupHistory:
         if group_id not in self._histories:
+            if len(self._histories) >= KEEP_GROUPS:
+                del self._histories[next(iter(self._histories))]
             self._histories[group_id] = GroupHistory(group_id, grades=frozenset({str(self._grade)}))
         return self._histories[group_id]
 
