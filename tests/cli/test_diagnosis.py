@@ -180,6 +180,24 @@ def test_mistakes_are_one_line(crashed: Crashed, words: tuple[str, ...], said: s
     assert status == 1 and said in err and len(err.splitlines()) <= 2
 
 
+def test_a_profile_has_the_settings_of_a_cluster(
+    crashed: Crashed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("COTERIE_CONFIG", "")  # so that it is as before afterwards
+    (tmp_path / "coterie").mkdir()
+    (tmp_path / "coterie" / "prod.properties").write_text(f"bootstrap.servers={crashed.bootstrap}\n")
+    there = CliRunner().invoke(app, ["--profile", "prod", "groups", "list"])
+    missing = CliRunner().invoke(app, ["--profile", "test", "groups", "list"])
+    wrong = CliRunner().invoke(app, ["--profile", "../prod", "groups", "list"])
+    assert there.exit_code == 0 and "g  " in there.stdout
+    assert (
+        missing.exit_code == wrong.exit_code == 1
+        and "there is no" in missing.stderr
+        and "give the name" in wrong.stderr
+    )
+
+
 def test_a_log_of_something_else_says_so(crashed: Crashed, tmp_path: Path) -> None:
     other = tmp_path / "other.log"
     other.write_bytes(b"\xff\xfe nothing\n" * 3)

@@ -14,7 +14,7 @@ from coterie.cli.acls_app import acls_app
 from coterie.cli.diagnosis_app import explain, watch
 from coterie.cli.front_page import FrontPage
 from coterie.cli.groups_app import groups_app
-from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets
+from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets, use_profile
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
 
@@ -54,8 +54,14 @@ def coterie_command(
     _version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", metavar="NAME", envvar="COTERIE_PROFILE", help="Client settings of a cluster."),
+    ] = None,
 ) -> None:
     """Kafka consumer groups in Python. Run 'coterie COMMAND --help' for details."""
+    if profile is not None:
+        use_profile(profile)
 
 
 class FlushChoice(StrEnum):

@@ -62,7 +62,7 @@ class FrontPage(TyperGroup):
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """Write the two options here, which leaves room for the commands."""
-        formatter.write_usage(ctx.command_path, "[--version] [--help] COMMAND ...")
+        formatter.write_usage(ctx.command_path, "[--version] [--help] [--profile NAME] COMMAND ...")
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         formatter.write(f"  {(ctx.command.help or '').strip()}\n")
