@@ -21,7 +21,7 @@ from coterie.cli.topics_app import topics_app
 app = typer.Typer(
     cls=FrontPage,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text wraps and can be piped; boxes make a help page half as long again, and slower
 )
