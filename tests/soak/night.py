@@ -224,7 +224,8 @@ def judge(scene: Scene, history: GroupHistory, one: ExplainedRebalance) -> tuple
     low = one.began_ms.value if one.began_ms.bound.value == "" else None
     high = one.ended_ms.value
     begin = (low if low is not None else one.at_ms) - SLACK_MS
-    end = max(high or 0, one.at_ms) + SLACK_MS
+    noticed = max(each.at_ms or 0 for each in one.cause.evidence)  # of a sample: some time after it
+    end = max(high or 0, one.at_ms, noticed) + SLACK_MS
     deeds = [deed for deed in scene.deeds if deed.from_ms <= end and deed.to_ms >= begin]
     who = history.name_of(one.member.value) if one.member.value else None
     by_id = history.members.get(one.member.value or "")
