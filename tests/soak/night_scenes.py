@@ -56,6 +56,8 @@ class Scene:
     protocol: str = "classic"
     deeds: list[Deed] = field(default_factory=list)
     members: dict[str, Member] = field(default_factory=dict)
+    """Those that should own something now."""
+    started: list[Member] = field(default_factory=list)
     count: int = 0
 
     def start(self, library: str, client_id: str, *, waits: bool = True, **more: Any) -> Member:
@@ -75,6 +77,7 @@ class Scene:
         directory.mkdir(parents=True)
         orders = Orders(bootstrap=self.bootstrap, group=self.group, client_id=client_id, **told)
         member = self.members[client_id] = Member(library, orders, directory)
+        self.started.append(member)
         if waits:
             self.settle()
         return member
@@ -150,7 +153,7 @@ class Scene:
         time.sleep(seconds)
 
     def end(self) -> None:
-        for member in self.members.values():
+        for member in self.started:
             member.discard()
 
 
