@@ -66,6 +66,11 @@ class LogChoice(StrEnum):
     json = "json"
 
 
+class LogFormatChoice(StrEnum):
+    text = "text"
+    json = "json"
+
+
 @app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=HOST)] = None,
@@ -115,8 +120,12 @@ def serve(
     ] = None,
     log: Annotated[
         LogChoice,
-        typer.Option(help="Log to stderr. text: group events. all: also commits and rejoins. json: as all."),
+        typer.Option(help="Log to stderr. text: group events. all: also commits and rejoins. json: all, as JSON."),
     ] = LogChoice.text,
+    log_format: Annotated[
+        LogFormatChoice | None,
+        typer.Option("--log-format", help="Lines of logfmt (text), or of JSON.", show_default="text"),
+    ] = None,
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
@@ -148,6 +157,7 @@ def serve(
         sets=set_ or [],
         config=config,
         log=log.value,
+        log_format=log_format.value if log_format else None,
         secure=secure,
         test_controls=test_controls,
         controls=controls,
