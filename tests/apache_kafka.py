@@ -180,7 +180,8 @@ def _archived_classes() -> Sequence[str]:
 class ApacheKafka:
     """One KRaft node on free ports of 127.0.0.1, with a data directory of its own that lives as long as the `with`.
 
-    It starts fast. For a benchmark, give it the flags of a server: `flags=SERVER`.
+    It starts fast. For a benchmark, give it the flags of a server: `flags=SERVER`. It logs warnings, and what
+    `loggers` ask for: `{"org.apache.kafka.coordinator.group": "INFO"}`.
     """
 
     def __init__(
@@ -189,8 +190,10 @@ class ApacheKafka:
         *,
         heap: str = "512m",
         flags: Sequence[str] | None = None,
+        loggers: Mapping[str, str] | None = None,
     ) -> None:
         self.properties = {**_PROPERTIES, **(properties or {})}
+        self.loggers = loggers or {}
         self.heap = heap
         self.flags = flags
         self.port, self._controller_port = free_ports(2)
@@ -210,6 +213,11 @@ class ApacheKafka:
     def data_dir(self) -> Path:
         """Where the partitions are: `data_dir / "__consumer_offsets-0"`."""
         return self.home / "data"
+
+    @property
+    def log(self) -> Path:
+        """What the node writes to stdout and stderr, of all its runs."""
+        return self.home / "server.log"
 
     @property
     def pid(self) -> int:
@@ -282,7 +290,11 @@ class ApacheKafka:
         }
         text = "".join(f"{key}={value}\n" for key, value in lines.items())
         (self.home / "server.properties").write_text(text)
-        (self.home / "log4j2.properties").write_text(_LOG4J2)
+        levels = (
+            f"logger.{index}.name = {name}\nlogger.{index}.level = {level}\n"
+            for index, (name, level) in enumerate(self.loggers.items())
+        )
+        (self.home / "log4j2.properties").write_text(_LOG4J2 + "".join(levels))
 
     def _wait_until_it_answers(self) -> None:
         assert self._process

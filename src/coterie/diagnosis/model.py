@@ -172,8 +172,8 @@ class Departure(StrEnum):
     MISSED_JOIN = "did not join in time"
     MISSED_SYNC = "did not sync in time"
     MISSED_REVOCATION = "did not give up partitions in time"
-    FENCED = "fenced"
-    """Another member joined with its group.instance.id."""
+    REPLACED = "replaced"
+    """A member with the same group.instance.id joined: the process was started again, or is there twice."""
     REFUSED = "refused"
     """The group was full, or its subscription too large."""
     DISAPPEARED = "disappeared"
@@ -298,7 +298,9 @@ class GroupHistory:
     rebalances: list[ExplainedRebalance] = field(default_factory=list)
     """In the order of their numbers and times."""
     members: dict[str, MemberSpan] = field(default_factory=dict)
-    """By member id, in the order in which they joined."""
+    """By member id, in the order in which they joined; the last stay of each."""
+    past: list[MemberSpan] = field(default_factory=list)
+    """Earlier stays: a member of a consumer group (KIP-848) comes back with the same id."""
     intervals: list[Interval] = field(default_factory=list)
     """Who owned which partition when; the crashed time of a member is a part of its last interval."""
     samples: list[GroupSample] = field(default_factory=list)
@@ -308,6 +310,11 @@ class GroupHistory:
     from_ms: int | None = None
     to_ms: int | None = None
     """The time that the sources cover; None if they have nothing."""
+
+    @property
+    def stays(self) -> list[MemberSpan]:
+        """Return every stay of every member, in the order in which they joined."""
+        return sorted([*self.past, *self.members.values()], key=lambda one: one.joined_ms.value or 0)
 
     def name_of(self, member_id: str) -> str:
         """Return the name of a member: instance id, client id, or the member id."""
@@ -322,7 +329,7 @@ class GroupHistory:
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
             "rebalances": [one.to_json() for one in self.rebalances],
-            "members": [one.to_json() for one in self.members.values()],
+            "members": [one.to_json() for one in self.stays],
             "intervals": [[*one.partition, one.owner, one.began_ms, one.ended_ms] for one in self.intervals],
             "events": [one.to_json() for one in self.events],
         }
