@@ -1,0 +1,222 @@
+"""Who owned which partition when, in columns: a column has the owner of every partition from its time on.
+
+A group of 10 000 partitions that rebalances 1 000 times has ten million intervals, but few columns, and neighbours
+among them are nearly equal. So columns are kept in compressed blocks, which the page gets as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from array import array
+from base64 import b64encode
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie import facts
+from coterie.facts import Fact
+from coterie.ledger import Bookmark, Rebalance
+from coterie.ledger.ownership import Partition
+
+__all__ = ["ABSENT", "FIRST_OWNER", "UNASSIGNED", "Block", "DeadSpan", "Timeline", "TimelineMember", "grain_of"]
+
+UNASSIGNED, ABSENT, FIRST_OWNER = 0, 1, 2
+"""The values of a column: the partition had an owner and has none; it is not known, or the group has no members; the
+others are members, by their number."""
+BLOCK = 64
+"""Columns in a block."""
+MOST_CELLS = 48 << 20
+"""Columns times partitions that are kept of one group: about 100 MB in the browser. The oldest blocks are dropped."""
+MOST_COLUMNS = 32_768
+MOST_MEMBERS = 60_000
+"""Members that fit into a column; the later ones are shown as the last."""
+MOST_DEAD = 10_000
+_GRAINS = ((500, 0), (2_000, 20), (5_000, 100))
+_COARSE_MS = 250
+_WITHOUT_OWNERS = (
+    facts.OffsetsStored,
+    facts.OffsetsExpired,
+    facts.OffsetsDeletedFact,
+    facts.MemberIdGiven,
+    facts.MemberIdExpired,
+    facts.MemberJoined,
+    facts.RebalanceStarted,
+    facts.JoinPhaseStuck,
+    facts.JoinPhaseCompleted,
+    facts.TargetAssignmentComputed,
+    facts.WriteFailed,
+    facts.AssignmentFailed,
+)
+"""Facts that change no owner. The ledger needs those of a rebalance, but no column ends with them."""
+
+
+def grain_of(partitions: int) -> int:
+    """Return how close in time, in ms, changes of a group are drawn as one. A small group has every millisecond."""
+    return next((grain_ms for most, grain_ms in _GRAINS if partitions <= most), _COARSE_MS)
+
+
+@dataclass(slots=True)
+class TimelineMember:
+    member_id: str
+    client_id: str = ""
+    host: str = ""
+    instance_id: str | None = None
+    ordinal: int = 0
+    """How many members with the same client id and host, or the same instance id, were seen before."""
+
+
+@dataclass(slots=True)
+class DeadSpan:
+    """The time from the last sign of life of a member to the end of its session."""
+
+    member: int
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(slots=True)
+class Block:
+    number: int
+    times_ms: list[int] = field(default_factory=list)
+    partitions: int = 0
+    """How many partitions were known at its end; columns are filled up to that with ABSENT."""
+    columns: list[array[int]] = field(default_factory=list)
+    """Empty once it is packed."""
+    packed: bytes = b""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "times": self.times_ms,
+            "partitions": self.partitions,
+            "data": b64encode(self.packed or _packed(self.columns, self.partitions)).decode("ascii"),
+        }
+
+
+def _packed(columns: list[array[int]], partitions: int) -> bytes:
+    packer = zlib.compressobj(level=1)
+    parts = []
+    for column in columns:
+        full = column + array("H", [ABSENT]) * (partitions - len(column))
+        if sys.byteorder == "big":
+            full.byteswap()
+        parts.append(packer.compress(full.tobytes()))
+    return b"".join([*parts, packer.flush()])
+
+
+class Timeline:
+    """The owners of one group's partitions, from its facts."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.partitions: dict[Partition, int] = {}
+        self.members: list[TimelineMember] = []
+        self.dead: deque[DeadSpan] = deque(maxlen=MOST_DEAD)
+        self.blocks: deque[Block] = deque([Block(0)])
+        self.from_ms: int | None = None
+        self.to_ms: int | None = None
+        self.dead_partition_ms = 0
+        """Partitions of crashed members until their sessions ended, in all."""
+        self._ledger = Bookmark(group_id)
+        self._numbers: dict[str, int] = {}
+        self._seen: dict[tuple[str, str], int] = {}
+        self._pending_ms: int | None = None
+        self._last: array[int] = array("H")
+        self._columns = self._cells = 0
+
+    def add(self, fact: Fact) -> Rebalance | None:
+        """Add a fact. Returns the rebalance that it ended, if any."""
+        if isinstance(fact, facts.MemberJoined):
+            self._join(fact)
+        elif isinstance(fact, facts.MemberReplaced):
+            self._replace(fact)
+        elif isinstance(fact, facts.MemberExpired) and fact.session_timeout_ms > 0:
+            self._expire(fact)
+        if fact.group_id:
+            self.from_ms = fact.at_ms if self.from_ms is None else self.from_ms
+            self.to_ms = fact.at_ms if self.to_ms is None else max(self.to_ms, fact.at_ms)
+        changes = not isinstance(fact, _WITHOUT_OWNERS)
+        if changes and self._pending_ms is not None and fact.at_ms > self._pending_ms + grain_of(len(self.partitions)):
+            self._keep_column(self._pending_ms)
+        ended = self._ledger.add(fact)
+        if changes and self._pending_ms is None and fact.group_id:
+            self._pending_ms = fact.at_ms
+        return ended
+
+    def settle(self) -> None:
+        """Make a column of the changes that are pending. Call it before the blocks are read."""
+        if self._pending_ms is not None:
+            self._keep_column(self._pending_ms)
+
+    def _join(self, fact: facts.MemberJoined) -> None:
+        member = self.members[self._number_of(fact.member_id)]
+        if not member.client_id and not member.instance_id:
+            member.client_id, member.host, member.instance_id = fact.client_id, fact.client_host, fact.instance_id
+            self._count(member)
+
+    def _expire(self, fact: facts.MemberExpired) -> None:
+        owners = self._ledger.ownership
+        held = len(owners.held.get(fact.member_id, ())) if owners is not None else 0
+        self.dead_partition_ms += held * fact.session_timeout_ms
+        number = self._number_of(fact.member_id)
+        self.dead.append(DeadSpan(number, fact.at_ms - fact.session_timeout_ms, fact.at_ms))
+
+    def _replace(self, fact: facts.MemberReplaced) -> None:
+        old = self.members[self._number_of(fact.old_member_id)]
+        new = self.members[self._number_of(fact.member_id)]
+        new.client_id, new.host, new.ordinal = new.client_id or old.client_id, new.host or old.host, old.ordinal
+        new.instance_id = fact.instance_id
+
+    def _count(self, member: TimelineMember) -> None:
+        who = (member.instance_id, "") if member.instance_id else (member.client_id, member.host)
+        member.ordinal = self._seen.get(who, 0)
+        self._seen[who] = member.ordinal + 1
+
+    def _number_of(self, member_id: str) -> int:
+        number = self._numbers.get(member_id)
+        if number is None:
+            if len(self.members) >= MOST_MEMBERS:
+                return len(self.members) - 1
+            number = self._numbers[member_id] = len(self.members)
+            self.members.append(TimelineMember(member_id))
+        return number
+
+    def _keep_column(self, at_ms: int) -> None:
+        self._pending_ms = None
+        owners = self._ledger.ownership
+        if owners is None:
+            return
+        for known in (*owners.held.values(), owners.free_since_ms):
+            for partition in known:
+                if partition not in self.partitions:
+                    self.partitions[partition] = len(self.partitions)
+        column = array("H", [ABSENT]) * len(self.partitions)
+        for partition in owners.free_since_ms:
+            column[self.partitions[partition]] = UNASSIGNED
+        for member_id, held in owners.held.items():
+            value = FIRST_OWNER + self._number_of(member_id)
+            for partition in held:
+                column[self.partitions[partition]] = value
+        if column != self._last:
+            self._last = column
+            self._append(column, at_ms)
+
+    def _append(self, column: array[int], at_ms: int) -> None:
+        block = self.blocks[-1]
+        if len(block.times_ms) == BLOCK:
+            block.packed = _packed(block.columns, block.partitions)
+            block.columns = []
+            block = Block(block.number + 1)
+            self.blocks.append(block)
+        last_ms = self.blocks[-2].times_ms[-1] if not block.times_ms and len(self.blocks) > 1 else at_ms
+        last_ms = block.times_ms[-1] if block.times_ms else last_ms
+        block.times_ms.append(max(at_ms, last_ms))  # the clock may have been set back
+        block.columns.append(column)
+        block.partitions = len(self.partitions)
+        self._columns += 1
+        self._cells += len(column)
+        while len(self.blocks) > 1 and (self._cells > MOST_CELLS or self._columns > MOST_COLUMNS):
+            dropped = self.blocks.popleft()
+            self._columns -= len(dropped.times_ms)
+            self._cells -= len(dropped.times_ms) * dropped.partitions
