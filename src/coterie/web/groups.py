@@ -128,8 +128,9 @@ class WatchedGroups:
                 group = self._group(fact.group_id)
                 ended = group.add(fact, self._source)
                 changed.add(fact.group_id)
-                for call in self.on_rebalance if ended is not None else ():
-                    call(group, ended)
+                if ended is not None:
+                    for call in self.on_rebalance:
+                        call(group, ended)
         if changed:
             self.version += 1
         return changed
@@ -222,7 +223,7 @@ class WatchedGroups:
             "partitions": [value for topic, number in timeline.partitions for value in (topics[topic], number)],
             "names": _names(timeline, history),
             "dead": [[one.member, one.from_ms, one.to_ms] for one in timeline.dead],
-            "block": block,
+            "first_block": timeline.blocks[0].number,
             "blocks": [one.to_json() for one in timeline.blocks if one.number >= block and one.times_ms],
             "since": since_ms,
             "rows": [row_of(one, history) for one in shown],
