@@ -173,7 +173,8 @@ def _explained(one: Rebalance, seen: _Seen, grade: Grade) -> ExplainedRebalance:
     found = ExplainedRebalance(one.group_id, number, one.group_type)
     if grade is Grade.DERIVED:
         found.spans = max(number - one.old_generation_id, 1)
-    is_open = one.outcome is RebalanceOutcome.RUNNING
+    has_no_end = grade is Grade.LOGGED and one.is_of_consumer_group  # members reconcile without a line in the log
+    is_open = one.outcome is RebalanceOutcome.RUNNING or has_no_end
 
     def add(name: str, value: Any, evidence: Evidence, bound: Bound = Bound.EXACT) -> None:
         before: Statement[Any] = getattr(found, name)
@@ -188,7 +189,7 @@ def _explained(one: Rebalance, seen: _Seen, grade: Grade) -> ExplainedRebalance:
     add("ended_ms", None if is_open else one.ended_ms, ended_at)
     add("members", seen.members, ended_at)
     add("assignor", one.protocol_name or None, joined_at)
-    add("outcome", str(one.outcome), where if is_open else ended_at)
+    add("outcome", None if has_no_end else str(one.outcome), where if is_open else ended_at)
     add("last_to_join", one.last_to_join if one.joined_after_ms else None, joined_at)
     add("joined_after_ms", tuple(sorted(one.joined_after_ms.items())) or None, joined_at)
     dropped = dict.fromkeys(one.dropped, str(Departure.DISAPPEARED)) if grade is Grade.DERIVED else one.dropped

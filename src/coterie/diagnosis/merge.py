@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from coterie.diagnosis.cost import add_upper_bound
 from coterie.diagnosis.evidence import STRENGTH, Bound, Grade, Statement, merged
 from coterie.diagnosis.model import ExplainedRebalance, GroupHistory, MemberSpan
+from coterie.diagnosis.samples import NO_NUMBER
 from coterie.ledger import Interval
 
 MATCH_MS = 5_000
@@ -28,7 +30,9 @@ def merge(histories: Iterable[GroupHistory]) -> GroupHistory:
         raise ValueError("histories of different groups cannot be merged")
     rebalances, stays = _merged_rebalances(sources), _merged_stays(sources)
     members = {member.member_id: member for member in stays}
-    times = [time for one in sources for time in (one.from_ms, one.to_ms) if time is not None]
+    for one in rebalances:
+        add_upper_bound(one)
+    times = [time for source in sources for time in (source.from_ms, source.to_ms) if time is not None]
     return GroupHistory(
         first.group_id,
         rebalances[-1].group_type if rebalances else first.group_type,
@@ -66,7 +70,9 @@ def _merged_rebalances(sources: Sequence[GroupHistory]) -> list[ExplainedRebalan
     for index, source in enumerate(sources):
         for one in source.rebalances:
             by_number.setdefault(one.number, []).append((index, one))
+    without_number = [one for _, one in by_number.pop(NO_NUMBER, [])]
     found = [_one(same) for number in sorted(by_number) for same in _clusters(by_number[number])]
+    found += [one for one in without_number if not any(_are_near(one, other) for other in found)]
     return sorted(found, key=lambda one: (_when(one)[1], one.number))
 
 

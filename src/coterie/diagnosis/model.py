@@ -128,8 +128,9 @@ def _between(begin: Statement[int], end: Statement[int]) -> tuple[int | None, Bo
     shorter = begin.bound is Bound.AT_LEAST or end.bound is Bound.AT_MOST
     if longer and shorter:
         return None, Bound.EXACT
+    took = max(end.value - begin.value, 0)
     bound = Bound.AT_LEAST if longer else Bound.AT_MOST if shorter else Bound.EXACT
-    return max(end.value - begin.value, 0), bound
+    return (None, Bound.EXACT) if bound is Bound.AT_LEAST and not took else (took, bound)
 
 
 def _dropped_agree(strong: Claim[tuple[tuple[str, str], ...]], weak: Claim[tuple[tuple[str, str], ...]]) -> bool:

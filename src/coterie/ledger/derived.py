@@ -229,45 +229,64 @@ def derived_facts(
 
     `names` are the names of topics by id; a topic that is not there is called by its id.
     """
-    known: dict[str, Seen] = {}
-    consumer_groups: dict[str, _ConsumerGroup] = {}
-    group: _ConsumerGroup | None
-    ended: _Ended | None = None
+    derived = DerivedFacts(names)
     for at_ms, record in records:
+        yield from derived.add(at_ms, record)
+    yield from derived.end()
+
+
+class DerivedFacts:
+    """Facts of group records that are added one by one, in the order of the log."""
+
+    def __init__(self, names: Mapping[UUID, str] | None = None) -> None:
+        self._names = names if names is not None else {}
+        self._known: dict[str, Seen] = {}
+        self._consumer_groups: dict[str, _ConsumerGroup] = {}
+        self._ended: _Ended | None = None
+
+    def add(self, at_ms: int, record: GroupRecord | ConsumerGroupRecord) -> Iterator[Fact]:
+        """Return the facts that a record adds. A deleted group is one of them only after the next record."""
         group_id = record.group_id
-        if ended is not None:
-            if ended.is_tombstone_of_it(record):
-                continue
-            if not ended.is_replaced_by(record):
-                yield ended.fact()
-                ended = None
-        replaced, ended = ended, None
+        if self._ended is not None:
+            if self._ended.is_tombstone_of_it(record):
+                return
+            if not self._ended.is_replaced_by(record):
+                yield from self.end()
+        replaced, self._ended = self._ended, None
         if isinstance(record, ConsumerGroupRecord):
-            group = consumer_groups.setdefault(group_id, _ConsumerGroup(group_id, names or {}))
-            if replaced is not None:
-                group.upgraded_from = replaced.last
-            last = group.seen() if record.type == EPOCH and record.value is None else None
-            yield from group.apply(at_ms, record)
-            if last is not None and last.generation_id:
-                ended = _Ended(at_ms, group_id, last, facts.CONSUMER)
-            continue
+            yield from self._of_consumer_group(at_ms, record, replaced)
+            return
         if record.value is None:
-            ended = _Ended(at_ms, group_id, known.pop(group_id, Seen(0)), facts.CLASSIC)
-            continue
-        group = consumer_groups.pop(group_id, None)
+            self._ended = _Ended(at_ms, group_id, self._known.pop(group_id, Seen(0)), facts.CLASSIC)
+            return
+        group = self._consumer_groups.pop(group_id, None)
         if replaced is None and group is not None and group.is_empty and record.value.generation_id == 0:
             replaced = _Ended(at_ms, group_id, group.seen(), facts.CONSUMER)  # Kafka writes no tombstones of it
         if replaced is not None:
-            known[group_id] = yield from _downgraded(at_ms, group_id, replaced.last, record.value)
-            continue
-        step = compare(known.pop(group_id, None), record.value)
+            self._known[group_id] = yield from _downgraded(at_ms, group_id, replaced.last, record.value)
+            return
+        step = compare(self._known.pop(group_id, None), record.value)
         if step.is_new_group:
             yield facts.GroupDied(at_ms, group_id, _DELETED)
         assert step.now is not None
-        known[group_id] = step.now
+        self._known[group_id] = step.now
         yield from _facts_of(at_ms, group_id, step, record.value)
-    if ended is not None:
-        yield ended.fact()
+
+    def _of_consumer_group(self, at_ms: int, record: ConsumerGroupRecord, replaced: _Ended | None) -> Iterator[Fact]:
+        group_id = record.group_id
+        group = self._consumer_groups.setdefault(group_id, _ConsumerGroup(group_id, self._names))
+        if replaced is not None:
+            group.upgraded_from = replaced.last
+        last = group.seen() if record.type == EPOCH and record.value is None else None
+        yield from group.apply(at_ms, record)
+        if last is not None and last.generation_id:
+            self._ended = _Ended(at_ms, group_id, last, facts.CONSUMER)
+
+    def end(self) -> Iterator[Fact]:
+        """Return the fact about a group that was deleted by the last record, if it was."""
+        if self._ended is not None:
+            ended, self._ended = self._ended, None
+            yield ended.fact()
 
 
 _DELETED = "its record was deleted"

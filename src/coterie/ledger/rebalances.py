@@ -40,6 +40,12 @@ _REASONS = {
 """Reasons that clients send routinely, and what is shown instead."""
 
 
+def shown_reason(reason: str | None) -> str:
+    """Return the reason that a client sent without ids; empty for a routine one."""
+    said = (reason or "").partition(": ")[0]
+    return _REASONS.get(said, said)
+
+
 @dataclass(slots=True, repr=False)
 class Rebalance:
     group_id: str
@@ -109,8 +115,7 @@ class Rebalance:
     @property
     def shown_reason(self) -> str:
         """Return the reason without ids; empty for a routine one."""
-        said = (self.reason or "").partition(": ")[0]
-        return _REASONS.get(said, said)
+        return shown_reason(self.reason)
 
     @property
     def last_to_join(self) -> str | None:

@@ -1,0 +1,115 @@
+"""Make a history from descriptions of a group that were taken now and then.
+
+A sample shows members, owners, state, coordinator and lag. A rebalance between two samples is seen if the epoch or the
+members differ; a description of a classic group has no generation, so such a rebalance has no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from coterie.diagnosis.evidence import Bound, Evidence, Grade, said
+from coterie.diagnosis.model import (
+    Departure,
+    Event,
+    ExplainedRebalance,
+    GroupHistory,
+    GroupSample,
+    Happening,
+    MemberSpan,
+)
+from coterie.facts import CLASSIC, CONSUMER, Cause
+from coterie.ledger.derived import DerivedCause
+
+NO_NUMBER = 0
+"""The number of a rebalance of which no source says the generation."""
+KEEP_SAMPLES = 10_000
+SOURCE = "describe"
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None = None
+    topics: tuple[str, ...] | None = None
+
+
+def history_of_samples(
+    group_id: str, samples: Iterable[GroupSample], members: Mapping[str, DescribedMember], group_type: str = CLASSIC
+) -> GroupHistory:
+    """Return the history of a group from its samples, in the order of their times; `members` are those ever seen."""
+    history = GroupHistory(group_id, group_type, grades=frozenset({str(Grade.SAMPLED)}))
+    before: GroupSample | None = None
+    for sample in samples:
+        history.samples.append(sample)
+        at = Evidence(Grade.SAMPLED, SOURCE, sample.at_ms, f"{sample.state}, {len(sample.members)} members")
+        _note_members(history, before, sample, members, at)
+        if before is not None:
+            _note_changes(history, before, sample, at)
+        before = sample
+    del history.samples[:-KEEP_SAMPLES]
+    if history.samples:
+        history.from_ms, history.to_ms = history.samples[0].at_ms, history.samples[-1].at_ms
+    return history
+
+
+def _note_members(
+    history: GroupHistory,
+    before: GroupSample | None,
+    sample: GroupSample,
+    members: Mapping[str, DescribedMember],
+    at: Evidence,
+) -> None:
+    for member_id in sample.members:
+        known = history.members.get(member_id)
+        if known is not None and not known.departure.is_known:
+            continue
+        if known is not None:
+            history.past.append(history.members.pop(member_id))
+        about = members.get(member_id)
+        span = MemberSpan(member_id)
+        if about is not None:
+            span.client_id, span.host, span.instance_id = about.client_id, about.host, about.instance_id
+            span.topics = said(about.topics, at)
+        span.joined_ms = said(sample.at_ms, at, Bound.AT_MOST, span.joined_ms.agrees)
+        history.members[member_id] = span
+    for member_id in set(before.members if before is not None else ()) - set(sample.members):
+        span = history.members[member_id]
+        span.gone_ms = said(sample.at_ms, at, Bound.AT_MOST, span.gone_ms.agrees)
+        span.departure = said(str(Departure.DISAPPEARED), at, agrees=span.departure.agrees)
+
+
+def _note_changes(history: GroupHistory, before: GroupSample, sample: GroupSample, at: Evidence) -> None:
+    if before.coordinator and sample.coordinator and before.coordinator != sample.coordinator:
+        says = f"from {before.coordinator} to {sample.coordinator}"
+        moved = Evidence(Grade.SAMPLED, SOURCE, sample.at_ms, says)
+        history.events.append(Event(sample.at_ms, Happening.COORDINATOR_MOVED, "", moved))
+    if before.members and not sample.members:
+        history.events.append(Event(sample.at_ms, Happening.GROUP_EMPTIED, "", at))
+    came = [one for one in sample.members if one not in before.members]
+    gone = [one for one in before.members if one not in sample.members]
+    epochs = (sample.number - before.number) if sample.number is not None and before.number is not None else None
+    if not (came or gone) and not epochs:
+        return
+    group_type = CONSUMER if sample.number is not None else CLASSIC
+    one = ExplainedRebalance(history.group_id, sample.number or NO_NUMBER, group_type, spans=max(epochs or 1, 1))
+    one.began_ms = said(before.at_ms, at, Bound.AT_LEAST, one.began_ms.agrees)
+    if sample.state in ("Stable", "Empty"):
+        one.ended_ms = said(sample.at_ms, at, Bound.AT_MOST, one.ended_ms.agrees)
+        one.members = said(len(sample.members), at)
+    if epochs == 1 or (epochs is None and len(came) + len(gone) == 1):
+        _add_cause(one, came, gone, at)
+    history.rebalances.append(one)
+
+
+def _add_cause(one: ExplainedRebalance, came: list[str], gone: list[str], at: Evidence) -> None:
+    """Add the cause if exactly one change explains it."""
+    if bool(came) == bool(gone):
+        return
+    cause = str(Cause.NEW_MEMBER if came else DerivedCause.MEMBER_GONE)
+    one.cause = said(cause, at, agrees=one.cause.agrees)
+    who = [*came, *gone]
+    one.member = said(who[0] if len(who) == 1 else None, at)
