@@ -16,6 +16,7 @@ from coterie.cli.groups_app import groups_app
 from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
+from coterie.cli.web_command import MetricsCompat, Traces, WebAddress, Webhook, web_command, web_options
 
 app = typer.Typer(
     cls=FrontPage,
@@ -28,6 +29,7 @@ app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(acls_app, name="acls")
 app.add_typer(pipeline_app, name="pipeline")
+app.command("web")(web_command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -126,6 +128,11 @@ def serve(
         LogFormatChoice | None,
         typer.Option("--log-format", help="Lines of logfmt (text), or of JSON.", show_default="text"),
     ] = None,
+    web: Annotated[bool, typer.Option("--web", help="Show the groups on a page, and serve /metrics.")] = False,
+    web_address: WebAddress = None,
+    metrics_compat: MetricsCompat = None,
+    webhook: Webhook = None,
+    traces: Traces = False,
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
@@ -142,7 +149,12 @@ def serve(
     With --test-controls the line goes on: controls http://HOST:PORT. Tests in any language control the broker there
     (docs/testing-recipes.md).
 
+    With --web a page shows the groups live, worst first: who owned which partition when, each rebalance with its story,
+    what it cost, and the lag (docs/web.md). It needs the extra web; /metrics needs metrics.
+
     Try it: coterie serve --memory --port 0
+
+    Try it: coterie serve --web
     """
     from coterie.cli.serve import serve as run
 
@@ -161,6 +173,7 @@ def serve(
         secure=secure,
         test_controls=test_controls,
         controls=controls,
+        web=web_options(web_address, metrics_compat, webhook, traces=traces, wanted=web),
     )
 
 

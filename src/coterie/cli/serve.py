@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -26,6 +27,10 @@ from coterie.cli.serve_log import FactLog
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.settings.broker_settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from coterie.cli.web import BrokerPage
+    from coterie.web.serving import WebOptions
 
 __all__ = ["serve"]
 
@@ -55,6 +60,7 @@ def serve(
     secure: Path | None = None,
     test_controls: bool = False,
     controls: str | None = None,
+    web: WebOptions | None = None,
 ) -> None:
     """Run until a signal, then exit with 0. An option takes precedence over the setting with the same meaning."""
     if controls is not None and not test_controls:
@@ -79,6 +85,9 @@ def serve(
         facts.note(str(ignored), level="warn")
     raise_file_limit()
     chosen: Flush = flush or settings.coterie_flush
+    if web is not None and test_controls:
+        raise CoterieError("--web and --test-controls contradict each other: give one of them")
+    page = _page_of(web, facts) if web is not None else None
     facts.note(_FLUSHES["memory" if where is None else chosen], **_where_data_is(where, chosen))
     if test_controls:
         from coterie.cli.serve_for_tests import serve_for_tests
@@ -86,7 +95,7 @@ def serve(
         serve_for_tests(settings, listeners, where, chosen, nodes, facts, directory, controls)
         return
     try:
-        run_in_loop(_serve(settings, listeners, where, chosen, nodes, facts, directory))
+        run_in_loop(_serve(settings, listeners, where, chosen, nodes, facts, directory, page))
     finally:
         facts.flush()  # facts of the last turn of the loop
 
@@ -145,6 +154,7 @@ async def _serve(
     nodes: int,
     facts: FactLog,
     directory: SecureDirectory | None,
+    page: BrokerPage | None = None,
 ) -> None:
     loop = asyncio.get_running_loop()
     facts.soon = loop.call_soon
@@ -158,7 +168,7 @@ async def _serve(
         return cluster
 
     with _rare_garbage_collection():
-        server = await Server.start(opened, facts.tell, listeners, settings, nodes)
+        server = await Server.start(opened, page.tell if page else facts.tell, listeners, settings, nodes)
     loop.add_signal_handler(signal.SIGHUP, server.reload_files)
     first = [port for port in server.ports if port.listener.name == server.port.listener.name]
     if directory is not None:
@@ -175,12 +185,23 @@ async def _serve(
             )
     for port in server.ports:
         facts.note("listening", **_where_it_listens(port))
+    if page is not None:
+        page.start(server, loop)
+        facts.note("the page and /metrics", url=page.url)
     typer.echo(f"ready {','.join(map(str, first))}")
     sys.stdout.flush()
     await stop.wait()
     facts.note("shutting down (press Ctrl-C again to exit immediately)")
+    if page is not None:
+        await loop.run_in_executor(None, page.stop)
     await server.stop()
     facts.note("stopped")
+
+
+def _page_of(options: WebOptions, facts: FactLog) -> BrokerPage:
+    from coterie.cli.web import BrokerPage
+
+    return BrokerPage(options, facts)
 
 
 def _where_it_listens(port: Port) -> dict[str, str | int]:

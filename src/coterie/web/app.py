@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -20,17 +20,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coterie.diagnosis import Finding, GroupSample
+from coterie.diagnosis import Finding
 from coterie.errors import CoterieError
 from coterie.web.addresses import is_loopback
-from coterie.web.groups import WatchedGroups
+from coterie.web.groups import Sampler, WatchedGroups
 from coterie.web.metrics import MetricsPage
 from coterie.web.page import live_page, script, style
 
-__all__ = ["Sampler", "WebApp"]
+__all__ = ["WebApp"]
 
-Sampler = Callable[[], Awaitable[Mapping[str, GroupSample]]]
-"""Returns all groups as they are now."""
 TAKE_EVERY_S = 0.2
 """How often facts are looked at: a rebalance is on the page within a second."""
 SAMPLE_EVERY_S = 2.0

@@ -7,24 +7,33 @@ queue. Findings and stories are computed when they are asked for, and kept until
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from coterie.diagnosis import ExplainedRebalance, Finding, Grade, GroupHistory, GroupSample, worst_first
+from coterie.diagnosis.cost import rebalance_cost
+from coterie.diagnosis.detectors import findings_of
 from coterie.diagnosis.from_facts import HistoryBuilder
 from coterie.diagnosis.model import SEVERITY
 from coterie.facts import ClockSet, Fact, OffsetsStored
-from coterie.ledger import Rebalance
 from coterie.web.lag import EndOffsets, LagSeries
 from coterie.web.stories import row_of, story_of
 from coterie.web.timeline import Timeline, grain_of
-from coterie.web.totals import Totals
+from coterie.web.totals import EndedRebalance, Totals
 
-__all__ = ["Diagnose", "WatchedGroup", "WatchedGroups"]
+__all__ = ["Diagnose", "Sampler", "WatchedGroup", "WatchedGroups"]
 
 Diagnose = Callable[[GroupHistory], Sequence[Finding]]
-KEEP_REBALANCES = 2_000
-"""How many of a group are shown."""
+Sampler = Callable[[], Awaitable[Mapping[str, GroupSample]]]
+"""Returns all groups as they are now."""
+MOST_REBALANCES = 2_000
+MOST_MOVES = 200_000
+MOST_INTERVALS = 200_000
+"""How much of one group is kept in full; of older rebalances the rows and stories are."""
+MOST_ARCHIVED = 10_000
+MOST_INTERVALS_FOR_COST = 20_000
+TRIM_EVERY = 5_000
+"""Facts."""
 MOST_GROUPS = 10_000
 MOST_WAITING = 500_000
 """Facts that may wait to be looked at; more are lost, which the page says."""
@@ -32,41 +41,92 @@ MOST_SAMPLES = 500
 
 
 class WatchedGroup:
-    """One group."""
+    """One group. Its history comes from facts, one by one, or whole from a watch of a cluster."""
 
     def __init__(self, group_id: str, grade: Grade) -> None:
         self.group_id = group_id
         self.version = 0
-        self.timeline = Timeline(group_id)
         self.totals = Totals()
         self.lag = LagSeries()
-        self.samples: deque[GroupSample] = deque(maxlen=MOST_SAMPLES)
-        self._builder = HistoryBuilder(grade, KEEP_REBALANCES)
+        self.archived: deque[tuple[dict[str, Any], dict[str, Any]]] = deque(maxlen=MOST_ARCHIVED)
+        """Rows and stories of rebalances that are not in the history any more."""
+        self._samples: deque[GroupSample] = deque(maxlen=MOST_SAMPLES)
+        self._timeline: Timeline | None = Timeline(group_id)
+        self._builder = HistoryBuilder(grade, MOST_REBALANCES)
+        self._facts = 0
         self._history: GroupHistory | None = None
         self._findings: list[Finding] | None = None
+        self._avoidable: dict[tuple[int, int], int | None] = {}
+        self._counted: set[tuple[int, int]] = set()
 
-    def add(self, fact: Fact, source: str) -> Rebalance | None:
+    # --- what comes in ------------------------------------------------------------------------------------------------
+
+    def add(self, fact: Fact, source: str) -> EndedRebalance | None:
         """Add a fact. Returns the rebalance that it ended, if any."""
         self.version += 1
         self._history = self._findings = None
         self._builder.add(fact, source)
+        self._facts += 1
+        if self._facts % TRIM_EVERY == 0:
+            self._trim()
         ended = self.timeline.add(fact)
-        if ended is not None:
-            self.totals.add(ended)
-        return ended
+        if ended is None:
+            return None
+        told = EndedRebalance.of_ledger(ended)
+        self.totals.add(told)
+        return told
+
+    def replace(self, history: GroupHistory, ends: EndOffsets) -> list[EndedRebalance]:
+        """Take a newer history. Returns the rebalances that have ended since the last one."""
+        self.version += 1
+        self._history, self._findings, self._timeline = history, None, None
+        last_ms = self._samples[-1].at_ms if self._samples else 0
+        for sample in history.samples:
+            if sample.at_ms > last_ms:
+                self._samples.append(sample)
+                self.lag.add(sample, ends)
+        found = []
+        for one in history.rebalances:
+            ended = EndedRebalance.of_history(one)
+            if ended is not None and (one.number, ended.ended_ms) not in self._counted:
+                self._counted.add((one.number, ended.ended_ms))
+                self.totals.add(ended)
+                found.append(ended)
+        return found
 
     def add_sample(self, sample: GroupSample, ends: EndOffsets) -> None:
         self.version += 1
         self._findings = None
-        self.samples.append(sample)
+        self._samples.append(sample)
         self.lag.add(sample, ends)
+
+    def _trim(self) -> None:
+        """Keep what a long history needs small: rows and stories in place of rebalances with many moves."""
+        before = self.history
+        rebalances = before.rebalances
+        self._builder.trim(MOST_REBALANCES // 2, MOST_MOVES, MOST_INTERVALS)
+        self._history = None
+        after = {_key(one) for one in self.history.rebalances}
+        for one in rebalances:
+            if _key(one) not in after and one.ended_ms.is_known:
+                self.archived.append((row_of(one, before, self.avoidable_ms(one)), story_of(one, before)))
+
+    # --- what comes out -----------------------------------------------------------------------------------------------
+
+    @property
+    def timeline(self) -> Timeline:
+        if self._timeline is None:
+            self._timeline = Timeline.of_history(self.history)
+        return self._timeline
 
     @property
     def history(self) -> GroupHistory:
         if self._history is None:
             found = self._builder.histories().get(self.group_id)
             self._history = found if found is not None else GroupHistory(self.group_id)
-        self._history.samples = list(self.samples)
+            self._history.samples = []
+        if not self._history.samples:
+            self._history.samples = list(self._samples)
         return self._history
 
     def findings(self, diagnose: Diagnose) -> list[Finding]:
@@ -75,8 +135,47 @@ class WatchedGroup:
             self._findings = sorted(diagnose(self.history), key=worst_first)
         return self._findings
 
-    def rebalance_at(self, at_ms: int, number: int) -> ExplainedRebalance | None:
-        return next((one for one in self.history.rebalances if (one.at_ms, one.number) == (at_ms, number)), None)
+    def avoidable_ms(self, one: ExplainedRebalance) -> int | None:
+        """Return the avoidable part of the cost of a rebalance; None if it is not known, or too much to compute."""
+        if not one.ended_ms.is_known or len(self.history.intervals) > MOST_INTERVALS_FOR_COST:
+            return None
+        if _key(one) not in self._avoidable:
+            self._avoidable[_key(one)] = rebalance_cost(self.history, one).avoidable_ms
+            while len(self._avoidable) > MOST_ARCHIVED:
+                del self._avoidable[next(iter(self._avoidable))]
+        return self._avoidable[_key(one)]
+
+    def rows(self, since_ms: int = 0) -> list[dict[str, Any]]:
+        """Return the rebalances from a time on, for the bands."""
+        old = [row for row, _ in self.archived if row["at"] >= since_ms]
+        shown = [one for one in self.history.rebalances if one.at_ms >= since_ms]
+        return [*old, *(row_of(one, self.history, self.avoidable_ms(one)) for one in shown)]
+
+    def stories(self) -> list[dict[str, Any]]:
+        old = [story for _, story in self.archived]
+        return [*old, *(story_of(one, self.history) for one in self.history.rebalances)]
+
+    def story(self, at_ms: int, number: int) -> dict[str, Any] | None:
+        for one in self.history.rebalances:
+            if (one.at_ms, one.number) == (at_ms, number):
+                return story_of(one, self.history)
+        return next((story for _, story in self.archived if (story["at"], story["number"]) == (at_ms, number)), None)
+
+    @property
+    def unassigned_ms(self) -> int | None:
+        """Return the sum of the rebalances whose cost is known; None if it is known of none."""
+        costs = [row["unassigned"] for row, _ in self.archived]
+        costs += [one.unassigned_ms.value for one in self.history.rebalances]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known else None
+
+    @property
+    def rebalance_count(self) -> int:
+        return len(self.archived) + len(self.history.rebalances)
+
+
+def _key(one: ExplainedRebalance) -> tuple[int, int]:
+    return one.number, one.at_ms
 
 
 class WatchedGroups:
@@ -86,7 +185,7 @@ class WatchedGroups:
         self,
         grade: Grade = Grade.OBSERVED,
         source: str = "broker",
-        diagnose: Diagnose = lambda _history: (),
+        diagnose: Diagnose = findings_of,
         *,
         title: str = "",
         note: str = "",
@@ -102,7 +201,7 @@ class WatchedGroups:
         self._diagnose = diagnose
         self._ends = EndOffsets()
         self._waiting: deque[Fact] = deque()
-        self.on_rebalance: list[Callable[[WatchedGroup, Rebalance], None]] = []
+        self.on_rebalance: list[Callable[[WatchedGroup, EndedRebalance], None]] = []
         """Functions that are called with each rebalance that has ended."""
 
     # --- what comes in ------------------------------------------------------------------------------------------------
@@ -129,8 +228,7 @@ class WatchedGroups:
                 ended = group.add(fact, self._source)
                 changed.add(fact.group_id)
                 if ended is not None:
-                    for call in self.on_rebalance:
-                        call(group, ended)
+                    self._tell_ended(group, [ended])
         if changed:
             self.version += 1
         return changed
@@ -143,6 +241,22 @@ class WatchedGroups:
             self._group(group_id).add_sample(sample, self._ends)
         self.version += 1
         return set(samples)
+
+    def replace(self, histories: Mapping[str, GroupHistory]) -> set[str]:
+        """Take the histories that a watch of a cluster has now. Returns the groups that have changed."""
+        for history in histories.values():
+            for sample in history.samples[-1:]:
+                self._ends.add(sample.partitions, sample.at_ms)
+        for group_id, history in histories.items():
+            group = self._group(group_id)
+            self._tell_ended(group, group.replace(history, self._ends))
+        self.version += 1
+        return set(histories)
+
+    def _tell_ended(self, group: WatchedGroup, ended: Iterable[EndedRebalance]) -> None:
+        for one in ended:
+            for call in self.on_rebalance:
+                call(group, one)
 
     def _group(self, group_id: str) -> WatchedGroup:
         group = self.groups.get(group_id)
@@ -174,7 +288,7 @@ class WatchedGroups:
         history, findings, last = group.history, group.findings(self._diagnose), group.lag.last
         point = group.lag.points[-1] if group.lag.points else None
         worst = findings[0] if findings else None
-        unassigned = [one.unassigned_ms.value for one in history.rebalances if one.unassigned_ms.value is not None]
+        unassigned = group.unassigned_ms
         lag = point.records if point else None
         row = {
             "group": group.group_id,
@@ -183,14 +297,14 @@ class WatchedGroups:
             "members": len(last.members) if last else None,
             "lag": lag,
             "behind": point.seconds if point else None,
-            "rebalances": len(history.rebalances),
+            "rebalances": group.rebalance_count,
             "last": history.rebalances[-1].at_ms if history.rebalances else None,
-            "unassigned": sum(unassigned) if unassigned else None,
+            "unassigned": unassigned,
             "findings": [{"name": one.name, "severity": str(one.severity), "summary": one.summary} for one in findings],
             "version": group.version,
         }
         severity = SEVERITY[worst.severity] if worst else len(SEVERITY)
-        return (severity, -len(findings), -(lag or 0), -sum(unassigned), group.group_id), row
+        return (severity, -len(findings), -(lag or 0), -(unassigned or 0), group.group_id), row
 
     def detail(
         self,
@@ -211,7 +325,6 @@ class WatchedGroups:
         topics = {
             topic: number for number, topic in enumerate(dict.fromkeys(topic for topic, _ in timeline.partitions))
         }
-        shown = [one for one in history.rebalances if one.at_ms >= since_ms]
         found = {
             **summary,
             "findings": [one.to_json() for one in group.findings(self._diagnose)],
@@ -222,22 +335,22 @@ class WatchedGroups:
             "topics": list(topics),
             "partitions": [value for topic, number in timeline.partitions for value in (topics[topic], number)],
             "names": _names(timeline, history),
-            "dead": [[one.member, one.from_ms, one.to_ms] for one in timeline.dead],
+            "dead": [[one.member, one.from_ms, one.to_ms, one.partitions] for one in timeline.dead],
             "first_block": timeline.blocks[0].number,
             "blocks": [one.to_json() for one in timeline.blocks if one.number >= block and one.times_ms],
             "since": since_ms,
-            "rows": [row_of(one, history) for one in shown],
+            "rows": group.rows(since_ms),
             "lag_since": lag_since_ms,
             "points": [[one.at_ms, one.records, one.seconds] for one in group.lag.points if one.at_ms > lag_since_ms],
         }
         if with_stories:
-            found["stories"] = [story_of(one, history) for one in shown]
+            found["stories"] = group.stories()
         return found
 
     def story(self, group_id: str, at_ms: int, number: int) -> dict[str, Any] | None:
+        """Return the story of one rebalance as values of JSON; None if it is not known."""
         group = self.groups.get(group_id)
-        one = group.rebalance_at(at_ms, number) if group is not None else None
-        return None if group is None or one is None else story_of(one, group.history)
+        return None if group is None else group.story(at_ms, number)
 
 
 def _names(timeline: Timeline, history: GroupHistory) -> list[list[Any]]:
@@ -253,7 +366,7 @@ def _names(timeline: Timeline, history: GroupHistory) -> list[list[Any]]:
 
 
 def from_facts(
-    facts: Iterable[Fact], grade: Grade, source: str, diagnose: Diagnose = lambda _history: (), **about: str
+    facts: Iterable[Fact], grade: Grade, source: str, diagnose: Diagnose = findings_of, **about: str
 ) -> WatchedGroups:
     """Return the groups of recorded facts."""
     groups = WatchedGroups(grade, source, diagnose, **about)

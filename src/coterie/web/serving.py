@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coterie.web.groups import WatchedGroups
+from coterie.web.groups import Sampler, WatchedGroups
 from coterie.web.traces import RebalanceTracer
 from coterie.web.web_server import WebAddress, WebServer, check_web
 from coterie.web.webhook import FindingsWebhook
@@ -41,15 +41,15 @@ class WebService:
         self._server: WebServer | None = None
         self.url = self._address.url
 
-    def start(self, groups: WatchedGroups, sampler: object = None) -> None:
-        """Listen. `sampler` is an `app.Sampler`."""
+    def start(self, groups: WatchedGroups, sampler: Sampler | None = None) -> None:
+        """Listen."""
         from coterie.web.app import WebApp
 
         if self._tracer is not None:
             groups.on_rebalance.append(self._tracer.ended)
         app = WebApp(
             groups,
-            sampler,  # type: ignore[arg-type]  starlette is imported with its type
+            sampler,
             compatible=self._options.compatible,
             on_problem=self._on_problem,
             on_findings=self._webhook.update if self._webhook is not None else None,

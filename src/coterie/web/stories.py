@@ -25,7 +25,7 @@ PHASES: Mapping[bool, tuple[str, str, str]] = {
 """The names of a rebalance's number and of the ends of its phases; True is a consumer group (KIP-848)."""
 
 
-def row_of(one: ExplainedRebalance, history: GroupHistory) -> dict[str, Any]:
+def row_of(one: ExplainedRebalance, history: GroupHistory, avoidable_ms: int | None) -> dict[str, Any]:
     """Return what the bands need of a rebalance."""
     moves = one.moves.value
     member = one.member.value
@@ -41,8 +41,8 @@ def row_of(one: ExplainedRebalance, history: GroupHistory) -> dict[str, Any]:
         "moved": None if moves is None else len(moves),
         "unassigned": one.unassigned_ms.value,
         "least": one.unassigned_ms.bound is Bound.AT_LEAST,
-        "dead": one.dead_ms.value,
-        "avoidable": None,
+        "most": one.unassigned_ms.bound is Bound.AT_MOST,
+        "avoidable": avoidable_ms,
         "outcome": one.outcome.value,
     }
 

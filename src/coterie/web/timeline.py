@@ -11,12 +11,15 @@ import zlib
 from array import array
 from base64 import b64encode
 from collections import deque
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from coterie import facts
+from coterie.diagnosis import Departure, GroupHistory, Happening
+from coterie.diagnosis.cost import dead_time_ms
 from coterie.facts import Fact
-from coterie.ledger import Bookmark, Rebalance
+from coterie.ledger import Bookmark, Interval, Rebalance
 from coterie.ledger.ownership import Partition
 
 __all__ = ["ABSENT", "FIRST_OWNER", "UNASSIGNED", "Block", "DeadSpan", "Timeline", "TimelineMember", "grain_of"]
@@ -73,6 +76,12 @@ class DeadSpan:
     member: int
     from_ms: int
     to_ms: int
+    partitions: int
+    """How many it owned at the end."""
+
+    @property
+    def partition_ms(self) -> int:
+        return self.partitions * (self.to_ms - self.from_ms)
 
 
 @dataclass(slots=True)
@@ -144,6 +153,47 @@ class Timeline:
             self._pending_ms = fact.at_ms
         return ended
 
+    @classmethod
+    def of_history(cls, history: GroupHistory) -> Timeline:
+        """Return the timeline of a history that another source has made, from its intervals."""
+        made = cls(history.group_id)
+        made.from_ms, made.to_ms = history.from_ms, history.to_ms
+        for stay in history.stays:
+            member = made.members[made._number_of(stay.member_id)]
+            member.client_id, member.host, member.instance_id = stay.client_id, stay.host, stay.instance_id
+            made._count(member)
+        made._know(sorted({one.partition for one in history.intervals}))
+        changes = [(one.began_ms, 1, one) for one in history.intervals]
+        changes += [(one.ended_ms, 0, one) for one in history.intervals if one.ended_ms is not None]
+        changes.sort(key=lambda change: change[:2])
+        emptied = {event.at_ms for event in history.events if event.what is Happening.GROUP_EMPTIED}
+        made._sweep(changes, emptied)
+        for stay in history.stays:
+            gone_ms, session_ms = stay.gone_ms.value, stay.session_timeout_ms.value
+            if stay.departure.value == Departure.SESSION_EXPIRED and gone_ms is not None and session_ms is not None:
+                owned = dead_time_ms(history, stay) or 0
+                made._died(stay.member_id, gone_ms - session_ms, gone_ms, round(owned / max(session_ms, 1)))
+        return made
+
+    def _sweep(self, changes: Sequence[tuple[int, int, Interval]], emptied: Container[int]) -> None:
+        """Make columns of intervals that begin and end, in the order of times; `emptied` is when the last member went."""
+        grain_ms = grain_of(len(self.partitions))
+        column = array("H", [ABSENT]) * len(self.partitions)
+        owned = 0
+        column_ms: int | None = None
+        for at_ms, begins, one in changes:
+            if column_ms is not None and at_ms > column_ms + grain_ms:
+                self._append_if_new(column[:], column_ms)
+                column_ms = None
+            column_ms = at_ms if column_ms is None else column_ms
+            place = self.partitions[one.partition]
+            owned += 1 if begins else -1
+            column[place] = FIRST_OWNER + self._number_of(one.owner) if begins else UNASSIGNED
+            if not owned and at_ms in emptied:
+                column = array("H", [ABSENT]) * len(self.partitions)
+        if column_ms is not None:
+            self._append_if_new(column[:], column_ms)
+
     def settle(self) -> None:
         """Make a column of the changes that are pending. Call it before the blocks are read."""
         if self._pending_ms is not None:
@@ -158,9 +208,12 @@ class Timeline:
     def _expire(self, fact: facts.MemberExpired) -> None:
         owners = self._ledger.ownership
         held = len(owners.held.get(fact.member_id, ())) if owners is not None else 0
-        self.dead_partition_ms += held * fact.session_timeout_ms
-        number = self._number_of(fact.member_id)
-        self.dead.append(DeadSpan(number, fact.at_ms - fact.session_timeout_ms, fact.at_ms))
+        self._died(fact.member_id, fact.at_ms - fact.session_timeout_ms, fact.at_ms, held)
+
+    def _died(self, member_id: str, from_ms: int, to_ms: int, partitions: int) -> None:
+        span = DeadSpan(self._number_of(member_id), from_ms, to_ms, partitions)
+        self.dead_partition_ms += span.partition_ms
+        self.dead.append(span)
 
     def _replace(self, fact: facts.MemberReplaced) -> None:
         old = self.members[self._number_of(fact.old_member_id)]
@@ -188,9 +241,7 @@ class Timeline:
         if owners is None:
             return
         for known in (*owners.held.values(), owners.free_since_ms):
-            for partition in known:
-                if partition not in self.partitions:
-                    self.partitions[partition] = len(self.partitions)
+            self._know(known)
         column = array("H", [ABSENT]) * len(self.partitions)
         for partition in owners.free_since_ms:
             column[self.partitions[partition]] = UNASSIGNED
@@ -198,6 +249,14 @@ class Timeline:
             value = FIRST_OWNER + self._number_of(member_id)
             for partition in held:
                 column[self.partitions[partition]] = value
+        self._append_if_new(column, at_ms)
+
+    def _know(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            if partition not in self.partitions:
+                self.partitions[partition] = len(self.partitions)
+
+    def _append_if_new(self, column: array[int], at_ms: int) -> None:
         if column != self._last:
             self._last = column
             self._append(column, at_ms)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.errors import CoterieError
 from coterie.extras import how_to_install
-from coterie.ledger import Rebalance, RebalanceOutcome
 from coterie.version import __version__
+from coterie.web.totals import EndedRebalance
 
 if TYPE_CHECKING:
     from coterie.web.groups import WatchedGroup
@@ -41,13 +41,17 @@ class RebalanceTracer:
         self._provider = provider
         self._tracer = provider.get_tracer("coterie", __version__)
 
-    def ended(self, group: WatchedGroup, one: Rebalance) -> None:
+    def ended(self, group: WatchedGroup, one: EndedRebalance) -> None:
         """Make the spans of a rebalance that has ended."""
         from opentelemetry.trace import set_span_in_context
         from opentelemetry.trace.status import Status, StatusCode
 
-        if one.took_ms is None or one.ended_ms is None:
+        if one.began_ms is None:
             return
+        measured = {
+            "coterie.rebalance.moved": one.moved,
+            "coterie.rebalance.unassigned_ms": one.unassigned_ms,
+        }
         names = {member.member_id: member.client_id or member.member_id for member in group.timeline.members}
         span = self._tracer.start_span(
             "rebalance",
@@ -55,18 +59,15 @@ class RebalanceTracer:
             attributes={
                 "messaging.system": "kafka",
                 "messaging.consumer.group.name": one.group_id,
-                "coterie.rebalance.cause": str(one.cause),
-                "coterie.rebalance.member": names.get(one.culprit, one.culprit),
-                "coterie.rebalance.generation": one.old_generation_id + 1
-                if one.generation_id is None
-                else one.generation_id,
-                "coterie.rebalance.moved": len(one.moves),
-                "coterie.rebalance.outcome": str(one.outcome),
-                **({"coterie.rebalance.unassigned_ms": one.unassigned_ms} if one.unassigned_ms is not None else {}),
+                "coterie.rebalance.cause": one.cause,
+                "coterie.rebalance.member": names.get(one.member_id, one.member_id),
+                "coterie.rebalance.generation": one.number,
+                "coterie.rebalance.outcome": one.outcome,
+                **{name: value for name, value in measured.items() if value is not None},
             },
         )
-        if one.outcome is RebalanceOutcome.LOST:
-            span.set_status(Status(StatusCode.ERROR, str(one.outcome)))
+        if one.was_lost:
+            span.set_status(Status(StatusCode.ERROR, one.outcome))
         late = sorted(((ms, who) for who, ms in one.joined_after_ms.items() if ms > LATE_MS), reverse=True)
         for after_ms, member_id in late[:MOST_LATE]:
             child = self._tracer.start_span(

@@ -84,24 +84,16 @@
 
     /** Sum up the cost: what rebalances ended, and what sessions of crashed members lasted. */
     sum() {
-      const ended = this.rows.filter((row) => row.ended !== null && row.unassigned !== null);
-      ended.sort((a, b) => a.ended - b.ended);
-      this.costTimes = Float64Array.from(ended, (row) => row.ended);
-      this.cost = new Float64Array(ended.length);
-      this.avoidable = new Float64Array(ended.length);
-      this.dying = new Float64Array(ended.length);
-      let cost = 0;
-      let avoidable = 0;
-      let dying = 0;
-      ended.forEach((row, index) => {
-        cost += row.unassigned;
-        avoidable += row.avoidable || 0;
-        dying += row.dead || 0;
-        this.cost[index] = cost;
-        this.avoidable[index] = avoidable;
-        this.dying[index] = dying;
+      const isKnown = (row) => row.ended !== null && row.unassigned !== null && !row.most;
+      const changes = this.rows.filter(isKnown).map((row) => [row.ended, row.unassigned, row.avoidable || 0, 0]);
+      for (const [, from, to, partitions] of this.dead) changes.push([to, 0, 0, partitions * (to - from)]);
+      changes.sort((a, b) => a[0] - b[0]);
+      this.costTimes = Float64Array.from(changes, (change) => change[0]);
+      [this.cost, this.avoidable, this.dying] = [1, 2, 3].map((at) => {
+        let sum = 0;
+        return Float64Array.from(changes, (change) => (sum += change[at]));
       });
-      this.unknownCost = this.rows.filter((row) => row.ended !== null && row.unassigned === null).length;
+      this.unknownCost = this.rows.filter((row) => row.ended !== null && !isKnown(row)).length;
     }
 
     /** The owners of all partitions in a column, in the order in which they became known. */

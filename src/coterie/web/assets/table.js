@@ -5,7 +5,7 @@
 
   const cells = (row, choose) => {
     const known = (value, show) => (value === null ? "unknown" : show(value));
-    const cost = known(row.unassigned, (ms) => `${row.least ? "at least " : ""}${Coterie.partitionSeconds(ms)}`);
+    const cost = known(row.unassigned, (ms) => `${row.least ? "at least " : row.most ? "at most " : ""}${Coterie.partitionSeconds(ms)}`);
     const took = row.began === null || row.ended === null ? null : row.ended - row.began;
     const lasts = row.ended === null ? "still running" : Coterie.duration(took);
     return [
