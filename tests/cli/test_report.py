@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from coterie import Broker, Consumer
 from coterie.cli.app import app
-from coterie.cli.report import DERIVED, OBSERVED, _all_facts
+from coterie.cli.report import DERIVED, OBSERVED, all_facts
 from coterie.client.admin import Admin, NewTopic, checked
 from coterie.facts import AssignmentStored, Fact
 from coterie.ledger import Rebalance, RebalanceOutcome, fold, intervals_of
@@ -107,7 +107,7 @@ def test_what_the_offsets_topic_does_not_say_is_called_unknown(without_facts: Pa
 
 
 def test_both_agree_on_generations_and_on_who_owned_what_next(data: Path, without_facts: Path) -> None:
-    (observed, _), (derived, _) = _all_facts(data), _all_facts(without_facts)
+    (observed, _), (derived, _) = all_facts(data), all_facts(without_facts)
     assert stored(observed) == stored(derived) != []
     rebalances = [one for one in fold(observed) if one.outcome is RebalanceOutcome.STABLE]
     concluded = [one for one in fold(derived) if one.outcome is RebalanceOutcome.STABLE]
@@ -134,7 +134,7 @@ def test_a_consumer_group_is_shown_with_its_phases(consumer_data: Path) -> None:
 def test_the_records_of_a_consumer_group_show_what_its_facts_do(consumer_data: Path, tmp_path: Path) -> None:
     """K27: each step is a record, with its time; the names of topics come from the directory of Kafka, too."""
     data = stripped(consumer_data, tmp_path)
-    (observed, _), (derived, note) = _all_facts(consumer_data), _all_facts(data)
+    (observed, _), (derived, note) = all_facts(consumer_data), all_facts(data)
     assert note == DERIVED
     rebalances = [(one, two) for one, two in zip(fold(observed), fold(derived), strict=True)]
     assert len(rebalances) == 5, "joins and leaves of two members; the static one joins, and its restart is none"

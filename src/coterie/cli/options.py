@@ -56,7 +56,9 @@ class CommandError(CoterieError):
 
 class OutputChoice(StrEnum):
     table = "table"
+    wide = "wide"
     json = "json"
+    yaml = "yaml"
     csv = "csv"
 
 
@@ -79,7 +81,9 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A client setting, by its Kafka name."),
 ]
-Output = Annotated[OutputChoice, typer.Option("--output", "-o", help="Output format.")]
+Output = Annotated[
+    OutputChoice, typer.Option("--output", "-o", help="Output format; wide is a table with more columns.")
+]
 
 _SHARED: dict[str, tuple[Any, object]] = {
     "bootstrap": (Bootstrap, None),
@@ -94,6 +98,8 @@ def uses_admin(command: Callable[..., AdminCommand]) -> Callable[..., None]:
 
     def run(**options: Any) -> None:
         shared = {name: options.pop(name) for name in _SHARED}
+        if shared["output"] is OutputChoice.wide and "verbose" in options:
+            options["verbose"] = True
         _run(command(**options), **shared)
 
     own = signature(command, eval_str=True)

@@ -1,4 +1,4 @@
-"""The output of commands: rows as a table, JSON or CSV; errors and the warnings of a client on stderr."""
+"""The output of commands: rows as a table, JSON, YAML or CSV; errors and the warnings of a client on stderr."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 
@@ -29,10 +29,20 @@ class Rows:
     """Lines for stderr: what the rows do not show."""
     errors: Sequence[str] = field(default_factory=list)
     """Errors of a part of the command: they go to stderr, and the exit status is 1."""
+    wide: Collection[str] = ()
+    """Columns that the plain table leaves out."""
 
 
 def show(found: Rows, output: str) -> None:
-    {"table": _table, "json": _json, "csv": _csv}[output](found, sys.stdout)
+    {"table": _table, "wide": _wide, "json": _json, "yaml": _yaml, "csv": _csv}[output](found, sys.stdout)
+
+
+def show_objects(objects: Sequence[Mapping[str, Any]], output: str) -> None:
+    """Print objects with all their parts, as JSON or YAML."""
+    text = (
+        json.dumps(objects, ensure_ascii=False, indent=1) if output == "json" else "\n".join(_yaml_lines(objects, ""))
+    )
+    typer.echo(text)
 
 
 def fitted(found: Rows, width: int, wordy: Collection[str]) -> Rows:
@@ -52,11 +62,17 @@ def fitted(found: Rows, width: int, wordy: Collection[str]) -> Rows:
         [cell if len(cell) <= wide else cell[: wide - 1] + _CUT for cell, wide in zip(row, widths, strict=True)]
         for row in texts
     ]
-    return Rows(found.columns, rows, found.notes, found.errors)
+    return Rows(found.columns, rows, found.notes, found.errors, found.wide)
 
 
 def _table(found: Rows, stream: TextIO) -> None:
-    """Print columns with two blanks between them; without rows there is no header."""
+    """Print columns with two blanks between them, without the wide ones; without rows there is no header."""
+    shown = [at for at, name in enumerate(found.columns) if name not in found.wide]
+    rows = [[row[at] for at in shown] for row in found.rows]
+    _wide(Rows([found.columns[at] for at in shown], rows), stream)
+
+
+def _wide(found: Rows, stream: TextIO) -> None:
     if not found.rows:
         return
     lines = [list(found.columns), *([_shown(cell) for cell in row] for row in found.rows)]
@@ -75,11 +91,43 @@ def _shown(cell: Cell) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
+def _named(found: Rows) -> list[dict[str, Cell]]:
+    names = [re.sub(r"\W+", "_", re.sub(r" \(.*\)", "", column)).strip("_").lower() for column in found.columns]
+    return [dict(zip(names, row, strict=True)) for row in found.rows]
+
+
 def _json(found: Rows, stream: TextIO) -> None:
     """Print one list of objects, one per line."""
-    names = [re.sub(r"\W+", "_", re.sub(r" \(.*\)", "", column)).strip("_").lower() for column in found.columns]
-    lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in found.rows]
+    lines = [json.dumps(row, ensure_ascii=False) for row in _named(found)]
     print("[" + ",\n ".join(lines) + "]", file=stream)
+
+
+def _yaml(found: Rows, stream: TextIO) -> None:
+    print("\n".join(_yaml_lines(_named(found), "")) if found.rows else "[]", file=stream)
+
+
+def _yaml_lines(value: Any, indent: str) -> Iterator[str]:
+    """Return YAML: lists and mappings as blocks, everything else as JSON, which is YAML too."""
+    if isinstance(value, Mapping) and value:
+        for name, one in value.items():
+            key = name if re.fullmatch(r"[A-Za-z_][\w-]*", name) else json.dumps(name)
+            yield from _yaml_entry(f"{indent}{key}:", one, indent + "  ")
+    elif isinstance(value, Sequence) and not isinstance(value, str) and value:
+        for one in value:
+            first, *rest = _yaml_lines(one, indent + "  ")
+            yield f"{indent}- {first.removeprefix(indent + '  ')}"
+            yield from rest
+    else:
+        yield f"{indent}{json.dumps(value, ensure_ascii=False)}"
+
+
+def _yaml_entry(head: str, value: Any, indent: str) -> Iterator[str]:
+    is_block = isinstance(value, Mapping | Sequence) and not isinstance(value, str) and value
+    if is_block:
+        yield head
+        yield from _yaml_lines(value, indent)
+    else:
+        yield f"{head} {json.dumps(value, ensure_ascii=False)}"
 
 
 def _csv(found: Rows, stream: TextIO) -> None:

@@ -62,7 +62,7 @@ def _picture(group_facts: list[Fact]) -> str:
 
 
 def _facts(data: Path, group: str | None) -> tuple[list[Fact], str]:
-    group_facts, note = _all_facts(data)
+    group_facts, note = all_facts(data)
     if group is not None:
         group_facts = [fact for fact in group_facts if fact.group_id == group]
         if not group_facts:
@@ -102,7 +102,7 @@ def _not_shown(groups: Mapping[str, Sequence[str]]) -> str:
     return f"Not shown yet: {'; '.join(said)}."
 
 
-def _all_facts(data: Path) -> tuple[list[Fact], str]:
+def all_facts(data: Path) -> tuple[list[Fact], str]:
     if not data.is_dir():
         raise CoterieError(
             f"{data} is not a directory: give a data directory (coterie serve --data, or Kafka's log.dirs)"

@@ -60,8 +60,7 @@ class Context:
         found: list[Return] = []
         by_identity: dict[tuple[str, str], list[MemberSpan]] = {}
         for one in self.stays:
-            if one.identity[0]:
-                by_identity.setdefault(one.identity, []).append(one)
+            by_identity.setdefault(one.identity, []).append(one)
         for stays in by_identity.values():
             for before, after in pairwise(stays):
                 if not before.departure.is_known or after.joined_ms.value is None:
@@ -161,6 +160,10 @@ def seconds(ms: float | None) -> str:
     if ms < 1_000:
         return f"{ms:.0f} ms"
     return f"{ms / 1_000:.1f} s" if ms < 60_000 else f"{ms / 60_000:.1f} min"
+
+
+def times_in_words(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def names(stays: Iterable[MemberSpan], most: int = 3) -> str:

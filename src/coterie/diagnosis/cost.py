@@ -34,6 +34,7 @@ def cost_of(
         _sum(one.unassigned_ms for one in parts),
         _sum(one.needed_ms for one in parts),
         _sum(one.avoidable_ms for one in parts),
+        _sum(one.at_most_ms for one in parts),
         sum(known) if known else None,
         _sum(one.records_delayed for one in parts),
         is_complete=all(one.is_complete for one in parts) and len(known) == len(dead),
@@ -48,15 +49,17 @@ def _sum(values: Iterable[int | None]) -> int | None:
 def rebalance_cost(history: GroupHistory, one: ExplainedRebalance) -> Cost:
     """Return the cost of one rebalance; what its sources do not know is None."""
     unassigned, moves = one.unassigned_ms.value, one.moves.value
-    if unassigned is None or one.unassigned_ms.bound is Bound.AT_MOST:
+    if unassigned is None:
         return Cost(is_complete=False)
+    if one.unassigned_ms.bound is Bound.AT_MOST:
+        return Cost(at_most_ms=unassigned, is_complete=False)
     is_exact = one.unassigned_ms.bound is Bound.EXACT
     if moves is None:
         return Cost(unassigned, is_complete=False)
     needed = _needed_ms(history, one, moves)
     avoidable = None if needed is None else max(unassigned - needed, 0)
     delayed = _records_delayed(history, one, unassigned)
-    return Cost(unassigned, needed, avoidable, None, delayed, is_complete=is_exact)
+    return Cost(unassigned, needed, avoidable, records_delayed=delayed, is_complete=is_exact)
 
 
 def add_upper_bound(one: ExplainedRebalance) -> None:
@@ -155,7 +158,8 @@ def _topics_of(history: GroupHistory, member_id: str, topics: Collection[str]) -
 def dead_time_ms(history: GroupHistory, member: MemberSpan) -> int | None:
     """Return the partition-time for which a crashed member was not replaced.
 
-    It is at most that: the member may have lived on after its last heartbeat. None if it did not crash, or its session timeout or its partitions are not known.
+    It is at most that: the member may have lived on after its last heartbeat. None if it did not crash, or if its
+    session timeout or its partitions are not known.
     """
     if member.departure.value != Departure.SESSION_EXPIRED or member.gone_ms.value is None:
         return None

@@ -207,8 +207,10 @@ class MemberSpan:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """Return what stays when the process joins again with another member id."""
-        return (self.instance_id, "") if self.instance_id else (self.client_id, self.host)
+        """Return what stays when the process joins again: instance id, client id and host, or only the member id."""
+        if self.instance_id:
+            return self.instance_id, ""
+        return (self.client_id, self.host) if self.client_id else (self.member_id, "")
 
     def to_json(self) -> dict[str, Any]:
         found = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -360,6 +362,8 @@ class Cost:
     needed_ms: int | None = None
     """The part that the best assignment had to move."""
     avoidable_ms: int | None = None
+    at_most_ms: int | None = None
+    """The most that those rebalances can have cost of which only times and owners are known."""
     dead_ms: int | None = None
     """Partitions of a crashed member until its session ended; it is counted apart."""
     records_delayed: int | None = None
@@ -413,5 +417,6 @@ class Finding:
 
 def worst_first(finding: Finding) -> tuple[int, int, int, str]:
     """Return the key by which findings are sorted: severity, then cost, then the latest."""
-    cost = (finding.cost.unassigned_ms or 0) + (finding.cost.dead_ms or 0)
+    parts = finding.cost.unassigned_ms, finding.cost.at_most_ms, finding.cost.dead_ms
+    cost = sum(part or 0 for part in parts)
     return SEVERITY[finding.severity], -cost, -finding.to_ms, finding.name

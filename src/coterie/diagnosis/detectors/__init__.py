@@ -19,6 +19,7 @@ DETECTORS: Mapping[str, Detector] = {
     "crash": members.crash,
     "heartbeat-lost": members.heartbeat_lost,
     "slow-processing": members.slow_processing,
+    "unexplained-absence": members.unexplained_absence,
     "flapping-member": members.flapping,
     "duplicate-instance-id": members.duplicate_instance_ids,
     "session-timeout": members.session_timeouts,

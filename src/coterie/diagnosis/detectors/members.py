@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby, pairwise
 
-from coterie.diagnosis.context import Context, Return, evidence_of, gone_ms, names, seconds
-from coterie.diagnosis.model import Departure, Finding, Happening, MemberSpan, Severity
+from coterie.diagnosis.context import Context, Return, evidence_of, gone_ms, names, seconds, times_in_words
+from coterie.diagnosis.model import Departure, ExplainedRebalance, Finding, Happening, MemberSpan, Severity
 
 FLAPS = 3
 """How often a member must join within `WINDOW_MS` to be called flapping."""
@@ -31,7 +31,7 @@ def crash(context: Context) -> list[Finding]:
         rebalances = context.rebalances_of_ends(stays)
         session = stays[-1].session_timeout_ms.value
         waited = f" after {seconds(session)} without a heartbeat" if session else ""
-        times = f" {len(stays)} times" if len(stays) > 1 else ""
+        times = f" {times_in_words(len(stays))}" if len(stays) > 1 else ""
         found.append(
             context.finding(
                 "crash",
@@ -63,7 +63,7 @@ def heartbeat_lost(context: Context) -> list[Finding]:
         session = stays[-1].session_timeout_ms.value
         after = ", ".join(seconds(one.away_ms) for one in returns[:3])
         kept = all(one.is_same_process for one in returns)
-        times = f" {len(returns)} times" if len(returns) > 1 else ""
+        times = f" {times_in_words(len(returns))}" if len(returns) > 1 else ""
         rests = f"its session expired and it came back {after} later with the same " + (
             "member id" if kept else "client id and host"
         )
@@ -97,35 +97,74 @@ def slow_processing(context: Context) -> list[Finding]:
     ]
     found = [_slow(context, stays, "") for stays in _by_identity(said)]
     told = {one.identity for one in said}
-    quiet = [
-        one
-        for one in context.returns
-        if one.before.departure.value in (Departure.LEFT, Departure.DISAPPEARED)
-        and one.before.identity not in told
-        and id(one.before) not in context.explained
-        and _stayed_long(one.before)
-        and one.away_ms > 0
-    ]
+    quiet = [one for one in _quiet_returns(context, Departure.LEFT) if one.before.identity not in told]
     for returns in _returns_by_identity(quiet):
         kept = all(one.is_same_process for one in returns)
-        if len(returns) < (1 if kept else 2):
-            continue  # a single restart looks the same
-        if not kept and not _is_regular(returns):
+        if kept or (len(returns) > 1 and (_apart_ms(returns) or 0) <= WINDOW_MS):  # a single restart looks the same
+            found.append(_slow(context, [one.before for one in returns], _rests(returns)))
+    gone = _returns_by_identity(_quiet_returns(context, Departure.DISAPPEARED))
+    often = [returns for returns in gone if len(returns) >= MANY and _is_periodic(returns)]
+    return found + [_slow(context, [one.before for one in returns], _rests(returns)) for returns in often]
+
+
+def unexplained_absence(context: Context) -> list[Finding]:
+    """Find members that went and came back without being started again, if no source says how they went."""
+    found = []
+    for returns in _returns_by_identity(_quiet_returns(context, Departure.DISAPPEARED)):
+        kept = all(one.is_same_process for one in returns)
+        if not kept or (len(returns) >= MANY and _is_periodic(returns)):
             continue
-        apart = _apart_ms(returns)
-        every = f" every {seconds(apart)}" if apart else ""
-        rests = (
-            f"left and came back{every} with the same "
-            f"{'member id' if kept else 'client id and host'}, {len(returns)} times"
+        stays = [one.before for one in returns]
+        after = ", ".join(seconds(one.away_ms) for one in returns[:3])
+        found.append(
+            context.finding(
+                "unexplained-absence",
+                Severity.WARNING,
+                f"{names(stays)} went {times_in_words(len(returns))} and came back {after} later with the same member "
+                "id: it processed too slowly (max.poll.interval.ms), or it stood still (session timeout). This source "
+                "does not say which.",
+                "Read the broker's log: coterie explain server.log. Or look at the log of the member.",
+                members=stays,
+                rebalances=_away(context, returns),
+                evidence=evidence_of(
+                    *(part for one in returns for part in (one.before.departure, one.after.joined_ms))
+                ),
+                inferred="it kept its member id, so its process was not started again",
+            )
         )
-        found.append(_slow(context, [one.before for one in returns], rests))
     return found
+
+
+def _quiet_returns(context: Context, how: Departure) -> list[Return]:
+    """Return the members that went in this way, after longer than max.poll.interval.ms, and came back."""
+    return [
+        one
+        for one in context.returns
+        if one.before.departure.value == how
+        and id(one.before) not in context.explained
+        and _stayed_long(one.before)
+        and 0 < one.away_ms <= WINDOW_MS
+    ]
+
+
+def _rests(returns: list[Return]) -> str:
+    apart = _apart_ms(returns)
+    every = f" every {seconds(apart)}" if apart else ""
+    same = "member id" if all(one.is_same_process for one in returns) else "client id and host"
+    return f"left and came back{every} with the same {same}, {times_in_words(len(returns))}"
+
+
+def _away(context: Context, returns: list[Return]) -> list[ExplainedRebalance]:
+    """Return the rebalances of members that went and came back."""
+    steps = [(one.gone_ms, one.before.member_id) for one in returns]
+    steps += [(one.back_ms, one.after.member_id) for one in returns]
+    return context.rebalances_of_steps(sorted(steps))
 
 
 def _slow(context: Context, stays: list[MemberSpan], inferred: str) -> Finding:
     interval = next((one.rebalance_timeout_ms.value for one in stays if one.rebalance_timeout_ms.is_known), None)
     limit = f" ({seconds(interval)})" if interval else ""
-    times = f" {len(stays)} times" if len(stays) > 1 else ""
+    times = f" {times_in_words(len(stays))}" if len(stays) > 1 else ""
     how = "probably processed too slowly" if inferred else "processed too slowly"
     why = f": it {inferred}" if inferred else ": its client left because it had not polled within max.poll.interval.ms"
     returns = [found for found in map(context.return_of, stays) if found is not None]
@@ -136,7 +175,7 @@ def _slow(context: Context, stays: list[MemberSpan], inferred: str) -> Finding:
         "Make the work between two polls shorter: lower max.poll.records, or hand the work to threads and pause the "
         "partitions. If it cannot be shorter, raise max.poll.interval.ms.",
         members=stays,
-        rebalances=context.rebalances_of([*stays, *(one.after for one in returns)]),
+        rebalances=_away(context, returns) or context.rebalances_of_ends(stays),
         evidence=evidence_of(*(part for one in stays for part in (one.departure, one.reason))),
         inferred=inferred,
     )
@@ -184,7 +223,9 @@ def duplicate_instance_ids(context: Context) -> list[Finding]:
         window = _densest(stays)
         if not events and len(window) < REPLACEMENTS:
             continue
-        how = f"a member was fenced {len(events)} times" if events else f"it was taken over {len(window)} times"
+        how = (
+            f"a member was fenced {times_in_words(len(events))}" if events else f"it was taken over {len(window)} times"
+        )
         found.append(
             context.finding(
                 "duplicate-instance-id",
@@ -275,13 +316,9 @@ def _stayed_long(stay: MemberSpan) -> bool:
 
 
 def _by_identity(stays: Iterable[MemberSpan]) -> list[list[MemberSpan]]:
-    """Return the stays of each process; those without a known client id one by one."""
-
-    def key(one: MemberSpan) -> tuple[str, str]:
-        return one.identity if one.identity[0] else (one.member_id, "")
-
-    ordered = sorted(stays, key=key)
-    return [sorted(same, key=gone_ms) for _, same in groupby(ordered, key=key)]
+    """Return the stays of each process."""
+    ordered = sorted(stays, key=lambda one: one.identity)
+    return [sorted(same, key=gone_ms) for _, same in groupby(ordered, lambda one: one.identity)]
 
 
 def _returns_by_identity(returns: Iterable[Return]) -> list[list[Return]]:
@@ -294,9 +331,10 @@ def _apart_ms(returns: list[Return]) -> int | None:
     return sorted(gaps)[len(gaps) // 2] if gaps else None
 
 
-def _is_regular(returns: list[Return]) -> bool:
-    """Return whether a member went at most ten minutes after it had gone before."""
-    return (_apart_ms(returns) or 0) <= WINDOW_MS
+def _is_periodic(returns: list[Return]) -> bool:
+    """Return whether a member goes after about the same time again and again."""
+    gaps = [later.gone_ms - one.gone_ms for one, later in pairwise(returns)]
+    return max(gaps) <= 2 * min(gaps) and max(gaps) <= WINDOW_MS
 
 
 def _densest(stays: list[MemberSpan]) -> list[MemberSpan]:

@@ -1,0 +1,259 @@
+"""Watch the groups of a live cluster: read `__consumer_offsets` and sample the groups, into memory or a ledger.
+
+It joins no group and commits nothing. On a Coterie broker it also reads the facts that the coordinator recorded. This
+is a driver: it has the clients and the clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from coterie.client.admin import LATEST, Admin, GroupDescription, MemberDescription
+from coterie.client.consumer.consumer import Consumer
+from coterie.client.types import Record, TopicPartition
+from coterie.diagnosis.evidence import Grade
+from coterie.diagnosis.from_facts import HistoryBuilder
+from coterie.diagnosis.ledger_file import FactRow, LedgerFile, RecordRow
+from coterie.diagnosis.merge import merge_all
+from coterie.diagnosis.model import GroupHistory, GroupSample, PartitionLag
+from coterie.diagnosis.records import OffsetsTopic, is_commit
+from coterie.diagnosis.samples import KEEP_SAMPLES, DescribedMember, history_of_samples
+from coterie.errors import CoterieError, KafkaError, MalformedError
+from coterie.facts import OffsetsStored
+from coterie.ledger import read_fact
+from coterie.ledger.written_facts import FACTS_TOPIC
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.settings.client_settings import AdminSettings
+from coterie.settings.consumer_settings import ConsumerSettings
+
+CONSUMER_PROTOCOLS = ("consumer", "")
+"""Protocol types; "" is a group that has had offsets committed and never a member."""
+SAMPLES_IN_MEMORY = 1_000
+"""How many samples of a group are kept in memory."""
+POLL_RECORDS = 5_000
+SETTINGS: Mapping[str, object] = {
+    "enable.auto.commit": False,
+    "auto.offset.reset": "earliest",
+    "max.poll.records": POLL_RECORDS,
+    "client.id": "coterie-watch",
+}
+"""Defaults of the consumer that reads."""
+
+
+class ClusterWatch:
+    """Reads a cluster in small steps: `poll` reads records, `sample` describes the groups."""
+
+    def __init__(self, admin: AdminSettings, consumer: ConsumerSettings, ledger: LedgerFile | None = None) -> None:
+        """Take the settings of both clients. With a ledger, go on where it ends and store everything in it."""
+        self._ledger = ledger
+        self._admin = Admin(admin)
+        self._consumer: Consumer | None = None
+        self._consumer_settings = consumer
+        self._names: dict[UUID, str] = ledger.topics() if ledger is not None else {}
+        self._topic = OffsetsTopic(self._names)
+        self._facts = HistoryBuilder(Grade.OBSERVED)
+        self._samples: dict[str, list[GroupSample]] = {}
+        self._types: dict[str, str] = {}
+        self._members: dict[str, dict[str, DescribedMember]] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self.cluster_id = ""
+        self.records = 0
+        """How many records were read."""
+
+    def open(self, within_ms: float = 10_000) -> Self:
+        self._admin.connect(within_ms=within_ms)
+        self.cluster_id = self._admin.describe_cluster().cluster_id or ""
+        if self._ledger is not None:
+            self._ledger.check_cluster(self.cluster_id)
+            for partition, offset, at_ms, _, key, value in self._ledger.records():
+                self._topic.add(partition, offset, at_ms, key, value)
+        self._learn_topics()
+        self._assign()
+        return self
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._admin.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _assign(self) -> None:
+        """Begin to read: at the positions of the ledger, else at the start of each partition."""
+        known = self._ledger.positions() if self._ledger is not None else {}
+        there = {one.name for one in self._admin.list_topics(include_internal=True)}
+        wanted = [name for name in (OFFSETS_TOPIC, FACTS_TOPIC) if name in there]
+        if OFFSETS_TOPIC not in wanted:
+            return  # no group has ever been there; it is looked for again at each sample
+        described = self._admin.describe_topics(wanted)
+        partitions = [
+            TopicPartition(name, part.partition)
+            for name, about in described.items()
+            if not isinstance(about, KafkaError)
+            for part in about.partitions
+        ]
+        refused = next((about for about in described.values() if isinstance(about, KafkaError)), None)
+        if refused is not None:
+            raise CoterieError(f"{OFFSETS_TOPIC} cannot be read: {refused}. Allow Read on the topic {OFFSETS_TOPIC}")
+        consumer = Consumer(self._consumer_settings)
+        consumer.assign(partitions)
+        for one in partitions:
+            at = known.get((one.topic, one.partition))
+            if at is None:
+                consumer.seek_to_beginning(one)
+            else:
+                consumer.seek(one, at)
+        self._consumer = consumer
+        self._ends = dict(consumer.end_offsets(partitions))
+
+    # --- records
+
+    def poll(self, timeout: float = 1.0) -> int:
+        """Read what has come. Returns the number of records."""
+        if self._consumer is None:
+            return 0
+        polled = self._consumer.poll(timeout, max_records=POLL_RECORDS)
+        rows: list[RecordRow] = []
+        facts: list[FactRow] = []
+        positions: dict[tuple[str, int], int] = {}
+        for record in polled:
+            positions[record.topic, record.partition] = record.offset + 1
+            if record.topic == FACTS_TOPIC:
+                self._add_fact(record, facts)
+                continue
+            group_id = self._topic.add(record.partition, record.offset, record.timestamp, record.key, record.value)
+            if group_id is not None and not is_commit(record.key):
+                at = record.partition, record.offset, record.timestamp
+                rows.append((*at, group_id, record.key or b"", record.value))
+        if positions and self._ledger is not None:
+            self._ledger.add_records(rows, facts, positions)
+        self.records += len(polled)
+        return len(polled)
+
+    def _add_fact(self, record: Record, rows: list[FactRow]) -> None:
+        try:
+            fact = read_fact(record.value or b"")
+        except MalformedError:
+            return
+        if fact is None or isinstance(fact, OffsetsStored):
+            return
+        self._facts.add(fact, f"{FACTS_TOPIC}-0@{record.offset}")
+        rows.append((record.offset, fact.at_ms, fact.group_id, record.value or b""))
+
+    def catch_up(self, within_s: float) -> bool:
+        """Read to the ends that the topics had at the start, for at most so long. Returns whether it got there."""
+        until = time.monotonic() + within_s
+        while self._consumer is not None and time.monotonic() < until:
+            self.poll(0.2)
+            behind = [one for one, end in self._ends.items() if end > 0 and self._consumer.position(one) < end]
+            if not behind:
+                return True
+        return self._consumer is None
+
+    # --- samples
+
+    def sample(self, group_ids: Collection[str] | None = None) -> int:
+        """Describe these groups, or all. Returns how many were described."""
+        if self._consumer is None:
+            self._assign()
+        if group_ids is None:
+            found = self._admin.list_groups()
+            group_ids = [one.group_id for one in found if one.protocol_type in CONSUMER_PROTOCOLS]
+        if not group_ids:
+            return 0
+        described = self._admin.describe_groups(group_ids)
+        groups = [one for one in described.values() if isinstance(one, GroupDescription) and one.shows_members]
+        at_ms = time.time_ns() // 1_000_000
+        wanted = {group.group_id: self._partitions_of(group) for group in groups}
+        places = {TopicPartition(*place) for some in wanted.values() for place in some}
+        listed = self._admin.list_offsets(dict.fromkeys(places, LATEST)) if places else {}
+        ends = {one: found.offset for one, found in listed.items() if not isinstance(found, KafkaError)}
+        samples, members = [], []
+        for group in groups:
+            sample = self._sampled(group, at_ms, wanted[group.group_id], ends)
+            samples.append((group.group_id, group.type, sample))
+            members += [(group.group_id, _member(one)) for one in group.members]
+        self._keep(samples, members)
+        if any(one.number is not None for _, _, one in samples):
+            self._learn_topics()
+        return len(samples)
+
+    def _partitions_of(self, group: GroupDescription) -> dict[tuple[str, int], tuple[int | None, str]]:
+        """Return committed offset and owner of each partition that a group has committed, or owns."""
+        found: dict[tuple[str, int], tuple[int | None, str]] = {
+            place: (commit.offset, "") for place, commit in self._topic.commits_of(group.group_id).items()
+        }
+        for member in group.members:
+            for one in member.assignment:
+                place = one.topic, one.partition
+                found[place] = found.get(place, (None, ""))[0], member.member_id
+        return found
+
+    def _sampled(
+        self,
+        group: GroupDescription,
+        at_ms: int,
+        partitions: Mapping[tuple[str, int], tuple[int | None, str]],
+        ends: Mapping[TopicPartition, int],
+    ) -> GroupSample:
+        lags = tuple(
+            PartitionLag(topic, number, committed, ends.get(TopicPartition(topic, number)), owner)
+            for (topic, number), (committed, owner) in sorted(partitions.items())
+        )
+        where = f"{group.coordinator} ({group.coordinator.id})"
+        who = tuple(sorted(member.member_id for member in group.members))
+        return GroupSample(at_ms, group.state, group.group_epoch, who, where, lags)
+
+    def _keep(
+        self, samples: Collection[tuple[str, str, GroupSample]], members: Collection[tuple[str, DescribedMember]]
+    ) -> None:
+        if self._ledger is not None:
+            self._ledger.add_samples(samples, members)
+        for group_id, kind, sample in samples:
+            self._types[group_id] = kind
+            kept = self._samples.setdefault(group_id, [])
+            kept.append(sample)
+            del kept[: -min(SAMPLES_IN_MEMORY, KEEP_SAMPLES)]
+        for group_id, member in members:
+            self._members.setdefault(group_id, {})[member.member_id] = member
+
+    def _learn_topics(self) -> None:
+        """Learn the names of topics: the records of consumer groups (KIP-848) have their ids."""
+        names = [one.name for one in self._admin.list_topics()]
+        described = self._admin.describe_topics(names) if names else {}
+        found = {
+            about.id: name
+            for name, about in described.items()
+            if not isinstance(about, KafkaError) and about.id is not None
+        }
+        new = {id_: name for id_, name in found.items() if self._names.get(id_) != name}
+        self._names |= new
+        if new and self._ledger is not None:
+            self._ledger.add_topics(new)
+
+    # --- what is known
+
+    def histories(self) -> dict[str, GroupHistory]:
+        """Return the history of each group, merged from all that was read."""
+        if self._ledger is not None:
+            return self._ledger.histories()
+        sampled = {
+            group_id: history_of_samples(group_id, samples, self._members.get(group_id, {}), self._types[group_id])
+            for group_id, samples in self._samples.items()
+        }
+        return merge_all([self._topic.histories(), self._facts.histories(), sampled])
+
+
+def _member(one: MemberDescription) -> DescribedMember:
+    topics = tuple(sorted(one.topics)) or None
+    return DescribedMember(one.member_id, one.client_id, one.host, one.instance_id, topics)
