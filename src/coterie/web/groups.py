@@ -201,6 +201,7 @@ class WatchedGroups:
         self._diagnose = diagnose
         self._ends = EndOffsets()
         self._waiting: deque[Fact] = deque()
+        self._offered: Mapping[str, GroupHistory] | None = None
         self.on_rebalance: list[Callable[[WatchedGroup, EndedRebalance], None]] = []
         """Functions that are called with each rebalance that has ended."""
 
@@ -215,9 +216,14 @@ class WatchedGroups:
             return
         self._waiting.append(fact)
 
+    def offer(self, histories: Mapping[str, GroupHistory]) -> None:
+        """Give newer histories of all groups, in any thread. Nobody may change them any more."""
+        self._offered = histories
+
     def take(self) -> set[str]:
-        """Look at the facts that are waiting. Returns the groups that have changed."""
-        changed: set[str] = set()
+        """Look at the facts and histories that are waiting. Returns the groups that have changed."""
+        offered, self._offered = self._offered, None
+        changed: set[str] = self.replace(offered) if offered is not None else set()
         while self._waiting:
             fact = self._waiting.popleft()
             if isinstance(fact, ClockSet):

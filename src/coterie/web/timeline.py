@@ -176,7 +176,7 @@ class Timeline:
         return made
 
     def _sweep(self, changes: Sequence[tuple[int, int, Interval]], emptied: Container[int]) -> None:
-        """Make columns of intervals that begin and end, in the order of times; `emptied` is when the last member went."""
+        """Make columns of intervals that begin and end. `emptied` are the times at which the last member went."""
         grain_ms = grain_of(len(self.partitions))
         column = array("H", [ABSENT]) * len(self.partitions)
         owned = 0
