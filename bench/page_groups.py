@@ -40,7 +40,9 @@ class EagerGroup:
         yield MemberJoined(at_ms, self.name, member_id, None, client, host)
         yield from self._rebalance(at_ms, Cause.NEW_MEMBER, member_id, None, takes_ms, joins=member_id)
 
-    def leave(self, at_ms: int, index: int, takes_ms: int, reason: str = "the consumer is being closed") -> Iterator[Fact]:
+    def leave(
+        self, at_ms: int, index: int, takes_ms: int, reason: str = "the consumer is being closed"
+    ) -> Iterator[Fact]:
         member_id = self._members.pop(index)
         yield MemberLeft(at_ms, self.name, member_id, None, reason)
         yield from self._rebalance(at_ms, Cause.MEMBER_LEFT, member_id, reason, takes_ms)

@@ -10,19 +10,22 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from coterie.diagnosis import Bound, Evidence, ExplainedRebalance, GroupHistory, Statement
+from coterie.diagnosis import Bound, Evidence, ExplainedRebalance, Grade, GroupHistory, Statement, said
+from coterie.diagnosis.cost import dead_time_ms
 from coterie.diagnosis.evidence import UNKNOWN_TEXT
+from coterie.facts import Cause
 
 __all__ = ["row_of", "story_of"]
 
 MOST_WAYS = 50
 """Pairs of old and new owner that a story lists."""
 MOST_LATE = 20
-PHASES: Mapping[bool, tuple[str, str, str]] = {
-    False: ("generation", "all had joined", "assignment stored"),
-    True: ("epoch", "target assignment computed", "all had reconciled"),
+PHASES: Mapping[bool, tuple[str, str, str, str]] = {
+    False: ("generation", "all had joined", "assignment stored", "last to join"),
+    True: ("epoch", "target assignment computed", "all had reconciled", "last to reconcile"),
 }
-"""The names of a rebalance's number and of the ends of its phases; True is a consumer group (KIP-848)."""
+"""The names of a rebalance's number, of the ends of its phases, and of the last member; True is a consumer group
+(KIP-848)."""
 
 
 def row_of(one: ExplainedRebalance, history: GroupHistory, avoidable_ms: int | None) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def row_of(one: ExplainedRebalance, history: GroupHistory, avoidable_ms: int | N
 
 def story_of(one: ExplainedRebalance, history: GroupHistory) -> dict[str, Any]:
     """Return every statement about a rebalance with its evidence, as text."""
-    number, joined, ended = PHASES[one.is_of_consumer_group]
+    number, joined, ended, last = PHASES[one.is_of_consumer_group]
 
     def name(member_id: str) -> str:
         return history.name_of(member_id) if member_id else "no member"
@@ -62,14 +65,14 @@ def story_of(one: ExplainedRebalance, history: GroupHistory) -> dict[str, Any]:
         _said(joined, one.joined_ms, _time),
         _said(ended, one.ended_ms, _time),
         _said("outcome", one.outcome),
-        _said("last", one.last_to_join, name),
+        _said(last, one.last_to_join, name),
         _said("removed", one.dropped, lambda gone: "; ".join(f"{name(who)}: {why}" for who, why in gone) or "nobody"),
         _said("members after it", one.members),
         _said("assignor", one.assignor),
         _said("partitions moved", one.moves, len),
         _said("partitions kept", one.kept),
         _said("unassigned", one.unassigned_ms, _partition_seconds),
-        _said("until the session of a crashed member ended", one.dead_ms, _partition_seconds),
+        _said("until the session of a crashed member ended", _dead(one, history), _partition_seconds),
     ]
     took_ms, bound = one.took
     ways = Counter((name(move.old_owner) if move.old_owner else "nobody", name(move.new_owner)) for move in _moves(one))
@@ -83,6 +86,17 @@ def story_of(one: ExplainedRebalance, history: GroupHistory) -> dict[str, Any]:
         "more_moves": max(len(ways) - MOST_WAYS, 0),
         "late": _late(one, history),
     }
+
+
+def _dead(one: ExplainedRebalance, history: GroupHistory) -> Statement[int]:
+    """Return what the session of the member cost that caused it; at most, since it may have lived a little longer."""
+    member = history.members.get(one.member.value or "")
+    if one.dead_ms.is_known or one.cause.value != Cause.SESSION_EXPIRED or member is None:
+        return one.dead_ms
+    rests = f"the session of {member.name} lasted {duration(member.session_timeout_ms.value or 0)} after its last sign"
+    where = one.cause.evidence[0].source if one.cause.evidence else ""
+    evidence = Evidence(Grade.INFERRED, where, member.gone_ms.value, rests)
+    return said(dead_time_ms(history, member), evidence, Bound.AT_MOST)
 
 
 def _moves(one: ExplainedRebalance) -> Sequence[Any]:

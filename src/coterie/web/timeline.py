@@ -1,7 +1,8 @@
 """Who owned which partition when, in columns: a column has the owner of every partition from its time on.
 
 A group of 10 000 partitions that rebalances 1 000 times has ten million intervals, but few columns, and neighbours
-among them are nearly equal. So columns are kept in compressed blocks, which the page gets as they are.
+among them are nearly equal. So columns are kept in compressed blocks, which the page gets as they are. A member that
+gives up everything, as all do in an eager rebalance, makes no column: that is a release, a member and a time.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import sys
 import zlib
 from array import array
 from base64 import b64encode
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from coterie import facts
@@ -20,6 +22,7 @@ from coterie.diagnosis import Departure, GroupHistory, Happening
 from coterie.diagnosis.cost import dead_time_ms
 from coterie.facts import Fact
 from coterie.ledger import Bookmark, Interval, Rebalance
+from coterie.ledger.derived import MemberGone
 from coterie.ledger.ownership import Partition
 
 __all__ = ["ABSENT", "FIRST_OWNER", "UNASSIGNED", "Block", "DeadSpan", "Timeline", "TimelineMember", "grain_of"]
@@ -53,6 +56,19 @@ _WITHOUT_OWNERS = (
 )
 """Facts that change no owner. The ledger needs those of a rebalance, but no column ends with them."""
 
+_GONE = (
+    facts.MemberLeft,
+    facts.MemberExpired,
+    facts.MemberMissedJoin,
+    facts.MemberMissedSync,
+    facts.MemberMissedRevocation,
+    facts.MemberTurnedAway,
+    MemberGone,
+)
+"""Facts after which a member is not in the group any more."""
+_RELEASING = (facts.MemberRejoined, *_GONE)
+"""Facts with which a member may give up everything."""
+
 
 def grain_of(partitions: int) -> int:
     """Return how close in time, in ms, changes of a group are drawn as one. A small group has every millisecond."""
@@ -66,7 +82,11 @@ class TimelineMember:
     host: str = ""
     instance_id: str | None = None
     ordinal: int = 0
-    """How many members with the same client id and host, or the same instance id, were seen before."""
+    """Tells members apart that are there at the same time with the same client id and host, or instance id."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return (self.instance_id, "") if self.instance_id else (self.client_id, self.host)
 
 
 @dataclass(slots=True)
@@ -93,12 +113,15 @@ class Block:
     columns: list[array[int]] = field(default_factory=list)
     """Empty once it is packed."""
     packed: bytes = b""
+    releases: list[tuple[int, int, int]] = field(default_factory=list)
+    """The column in this block, the member, and when it gave up everything that it has in this column."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "number": self.number,
             "times": self.times_ms,
             "partitions": self.partitions,
+            "releases": [value for release in self.releases for value in release],
             "data": b64encode(self.packed or _packed(self.columns, self.partitions)).decode("ascii"),
         }
 
@@ -129,15 +152,19 @@ class Timeline:
         """Partitions of crashed members until their sessions ended, in all."""
         self._ledger = Bookmark(group_id)
         self._numbers: dict[str, int] = {}
-        self._seen: dict[tuple[str, str], int] = {}
+        self._present: dict[tuple[str, str], dict[int, str]] = {}
+        """The members that are there, by what they are called and their ordinal."""
         self._pending_ms: int | None = None
         self._last: array[int] = array("H")
+        self._has_releases = False
         self._columns = self._cells = 0
 
     def add(self, fact: Fact) -> Rebalance | None:
         """Add a fact. Returns the rebalance that it ended, if any."""
         if isinstance(fact, facts.MemberJoined):
             self._join(fact)
+        elif isinstance(fact, facts.GroupEmptied | facts.GroupCreated):
+            self._present.clear()
         elif isinstance(fact, facts.MemberReplaced):
             self._replace(fact)
         elif isinstance(fact, facts.MemberExpired) and fact.session_timeout_ms > 0:
@@ -148,17 +175,40 @@ class Timeline:
         changes = not isinstance(fact, _WITHOUT_OWNERS)
         if changes and self._pending_ms is not None and fact.at_ms > self._pending_ms + grain_of(len(self.partitions)):
             self._keep_column(self._pending_ms)
+        held = self._held_by(fact.member_id) if isinstance(fact, _RELEASING) else 0
         ended = self._ledger.add(fact)
+        if isinstance(fact, _RELEASING):
+            left = self._held_by(fact.member_id)
+            changes = left != held
+            if held and not left and self._pending_ms is None and self.blocks[-1].times_ms:
+                self._release(self._number_of(fact.member_id), fact.at_ms)
+                changes = False
+        if isinstance(fact, _GONE):
+            self._go(fact.member_id)
         if changes and self._pending_ms is None and fact.group_id:
             self._pending_ms = fact.at_ms
         return ended
+
+    def _held_by(self, member_id: str) -> int:
+        owners = self._ledger.ownership
+        return 0 if owners is None else len(owners.held.get(member_id, ()))
+
+    def _release(self, number: int, at_ms: int) -> None:
+        block = self.blocks[-1]
+        block.releases.append((len(block.times_ms) - 1, number, at_ms))
+        self._has_releases = True
 
     @classmethod
     def of_history(cls, history: GroupHistory) -> Timeline:
         """Return the timeline of a history that another source has made, from its intervals."""
         made = cls(history.group_id)
         made.from_ms, made.to_ms = history.from_ms, history.to_ms
+        leaving = sorted(
+            (stay for stay in history.stays if stay.gone_ms.is_known), key=lambda one: one.gone_ms.value or 0
+        )
         for stay in history.stays:
+            while leaving and (leaving[0].gone_ms.value or 0) <= (stay.joined_ms.value or 0):
+                made._go(leaving.pop(0).member_id)
             member = made.members[made._number_of(stay.member_id)]
             member.client_id, member.host, member.instance_id = stay.client_id, stay.host, stay.instance_id
             made._count(member)
@@ -179,18 +229,28 @@ class Timeline:
         """Make columns of intervals that begin and end. `emptied` are the times at which the last member went."""
         grain_ms = grain_of(len(self.partitions))
         column = array("H", [ABSENT]) * len(self.partitions)
-        owned = 0
+        owned: Counter[str] = Counter()
         column_ms: int | None = None
-        for at_ms, begins, one in changes:
+        for at_ms, together in groupby(changes, key=lambda change: change[0]):
+            now = list(together)
             if column_ms is not None and at_ms > column_ms + grain_ms:
                 self._append_if_new(column[:], column_ms)
                 column_ms = None
-            column_ms = at_ms if column_ms is None else column_ms
-            place = self.partitions[one.partition]
-            owned += 1 if begins else -1
-            column[place] = FIRST_OWNER + self._number_of(one.owner) if begins else UNASSIGNED
-            if not owned and at_ms in emptied:
+            owned.update(Counter(one.owner for _, begins, one in now if begins))
+            owned.subtract(Counter(one.owner for _, begins, one in now if not begins))
+            for _, begins, one in now:
+                value = FIRST_OWNER + self._number_of(one.owner) if begins else UNASSIGNED
+                column[self.partitions[one.partition]] = value
+            is_empty = at_ms in emptied and not any(owned.values())
+            if is_empty:
                 column = array("H", [ABSENT]) * len(self.partitions)
+            gone = {one.owner for _, begins, one in now if not begins}
+            are_releases = not any(begins or owned[one.owner] for _, begins, one in now) and not is_empty
+            if are_releases and column_ms is None and self.blocks[-1].times_ms:
+                for owner in sorted(gone):
+                    self._release(self._number_of(owner), at_ms)
+            elif column_ms is None:
+                column_ms = at_ms
         if column_ms is not None:
             self._append_if_new(column[:], column_ms)
 
@@ -220,11 +280,19 @@ class Timeline:
         new = self.members[self._number_of(fact.member_id)]
         new.client_id, new.host, new.ordinal = new.client_id or old.client_id, new.host or old.host, old.ordinal
         new.instance_id = fact.instance_id
+        self._present.setdefault(new.identity, {})[new.ordinal] = new.member_id
 
     def _count(self, member: TimelineMember) -> None:
-        who = (member.instance_id, "") if member.instance_id else (member.client_id, member.host)
-        member.ordinal = self._seen.get(who, 0)
-        self._seen[who] = member.ordinal + 1
+        """Give a member the first ordinal that is free: one that comes back alone looks as before."""
+        there = self._present.setdefault(member.identity, {})
+        member.ordinal = next(ordinal for ordinal in range(len(there) + 1) if ordinal not in there)
+        there[member.ordinal] = member.member_id
+
+    def _go(self, member_id: str) -> None:
+        member = self.members[self._number_of(member_id)]
+        there = self._present.get(member.identity, {})
+        if there.get(member.ordinal) == member_id:
+            del there[member.ordinal]
 
     def _number_of(self, member_id: str) -> int:
         number = self._numbers.get(member_id)
@@ -257,8 +325,9 @@ class Timeline:
                 self.partitions[partition] = len(self.partitions)
 
     def _append_if_new(self, column: array[int], at_ms: int) -> None:
-        if column != self._last:
+        if column != self._last or self._has_releases:
             self._last = column
+            self._has_releases = False
             self._append(column, at_ms)
 
     def _append(self, column: array[int], at_ms: int) -> None:

@@ -73,9 +73,9 @@
     const every = Math.max(Math.ceil(13 / high), 1);
     context.font = "11px system-ui, sans-serif";
     for (let row = 0; row < rows; row += every) {
-      const y = area.top + (row + 0.5) * high;
+      const y = area.top + row * high + Math.max(high / 2, 7);
       if (y > area.top + area.height - 5) break;
-      label(context, area, history.labels[view.firstRow + row], Math.max(y, area.top + 6), ink.ink);
+      label(context, area, history.labels[view.firstRow + row], y, ink.ink);
     }
   };
 

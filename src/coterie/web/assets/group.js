@@ -8,6 +8,23 @@
     ["cost", "Cost, cumulated", 76],
     ["lag", "Lag", 76],
   ];
+  const SHOWN_FINDINGS = 4;
+  const KEYS = {
+    owners: [["hatched", "silent until its session ended"]],
+    rebalances: [
+      ["light", "first phase"],
+      ["dark", "second phase"],
+    ],
+    cost: [
+      ["cost", "unassigned"],
+      ["bad", "its avoidable part"],
+      ["behind", "crashed, until the session ended"],
+    ],
+    lag: [
+      ["lag", "records"],
+      ["behind", "seconds, dashed"],
+    ],
+  };
   const HELP =
     "Arrow left and right: move in time. Plus and minus: zoom. Arrow up and down: move in the partitions. " +
     "Page up and down: zoom in the partitions. N and P: next and previous rebalance. Home: everything. " +
@@ -76,7 +93,11 @@
       const bands = BANDS.map(([id, title]) => {
         const canvas = make("canvas", { id: `band-${id}`, role: "img", "aria-label": title || "Time axis" });
         this.canvases[id] = canvas;
-        return make("div", { class: `band ${id}` }, title ? make("h3", {}, title) : null, canvas);
+        const key = (KEYS[id] || []).map(([look, text]) =>
+          make("span", {}, make("i", { class: `key ${look}`, "aria-hidden": "true" }), text),
+        );
+        const head = title ? make("div", { class: "head" }, make("h3", {}, title), ...key) : null;
+        return make("div", { class: `band ${id}` }, head, canvas);
       });
       this.tip = make("div", { class: "tip", "aria-hidden": "true", hidden: true });
       this.help = make("p", { id: "help", class: "faint help" }, HELP);
@@ -140,13 +161,20 @@
       this.figures.replaceChildren(
         ...figures.map(([name, value]) => make("li", {}, make("b", {}, value), make("span", {}, name))),
       );
-      this.findings.replaceChildren(...this.history.findings.map((one) => this.finding(one)));
+      const { findings } = this.history;
+      const wasOpen = this.findings.querySelector("details.rest[open]") !== null;
+      const rest = findings.slice(SHOWN_FINDINGS).map((one) => this.finding(one));
+      const more = make("summary", {}, `and ${Coterie.plural(rest.length, "finding")} more`);
+      this.findings.replaceChildren(
+        ...findings.slice(0, SHOWN_FINDINGS).map((one) => this.finding(one)),
+        ...(rest.length ? [make("details", { class: "rest", open: wasOpen }, more, ...rest)] : []),
+      );
       const grades = about.grades.length ? `Evidence: ${about.grades.join(", ")}.` : "";
       const grain = about.grain ? ` Owners are drawn in steps of ${about.grain} ms.` : "";
       const cost = this.history.unknownCost
         ? ` The cost of ${Coterie.plural(this.history.unknownCost, "rebalance")} is unknown and not in the sum.`
         : "";
-      this.note.textContent = `${grades}${grain}${cost} Hatched: the member was silent until its session ended.`;
+      this.note.textContent = `${grades}${grain}${cost}`;
     }
 
     finding(one) {

@@ -11,7 +11,7 @@
     for (let index = 0; index < text.length; index += 1) bytes[index] = text.charCodeAt(index);
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     const buffer = await new Response(stream).arrayBuffer();
-    return { number: block.number, times: block.times, partitions: block.partitions, cells: new Uint16Array(buffer) };
+    return { ...block, data: null, cells: new Uint16Array(buffer) };
   };
 
   Coterie.History = class {
@@ -60,8 +60,14 @@
       this.times = new Float64Array(count);
       this.blockOf = new Int32Array(count);
       this.placeOf = new Int32Array(count);
+      this.releases = new Map(); // by column: when each member, by its value, gave up all that it has there
       let at = 0;
       this.blocks.forEach((block, number) => {
+        for (let index = 0; index < block.releases.length; index += 3) {
+          const [place, member, time] = block.releases.slice(index, index + 3);
+          if (!this.releases.has(at + place)) this.releases.set(at + place, new Map());
+          this.releases.get(at + place).set(member + FIRST_OWNER, time);
+        }
         block.times.forEach((time, place) => {
           this.times[at] = time;
           this.blockOf[at] = number;
@@ -103,25 +109,41 @@
       return block.cells.subarray(from, from + block.partitions);
     }
 
-    valueAt(row, time) {
-      const index = Coterie.lastBefore(this.times, time);
+    ownerIn(index, row) {
       if (index < 0) return ABSENT;
       const column = this.column(index);
       const partition = this.order[row];
       return partition < column.length ? column[partition] : ABSENT;
     }
 
+    /** When the owner in a column gave up everything; Infinity if it did not. */
+    releasedIn(index, value) {
+      const found = this.releases.get(index);
+      return found && found.has(value) ? found.get(value) : Infinity;
+    }
+
+    valueAt(row, time) {
+      const index = Coterie.lastBefore(this.times, time);
+      const value = this.ownerIn(index, row);
+      return this.releasedIn(index, value) <= time ? UNASSIGNED : value;
+    }
+
     /** From when until when a partition had the owner that it has at a time. */
     spanAt(row, time) {
-      const index = Coterie.lastBefore(this.times, time);
-      const value = this.valueAt(row, time);
+      const { times } = this;
+      const index = Coterie.lastBefore(times, time);
+      const owner = this.ownerIn(index, row);
+      const next = index + 1 < times.length ? times[index + 1] : null;
+      if (index < 0) return { value: ABSENT, from: null, until: next };
+      const released = this.releasedIn(index, owner);
+      if (released <= time) return { value: UNASSIGNED, from: released, until: next };
       let from = index;
       let to = index;
-      const same = (at) => this.valueAt(row, this.times[at]) === value;
-      while (from > 0 && same(from - 1)) from -= 1;
-      while (to + 1 < this.times.length && same(to + 1)) to += 1;
-      const until = to + 1 < this.times.length ? this.times[to + 1] : null;
-      return { value, from: index < 0 ? null : this.times[from], until };
+      const goesOn = (at) => this.ownerIn(at, row) === owner && this.releasedIn(at, owner) === Infinity;
+      while (from > 0 && goesOn(from - 1)) from -= 1;
+      while (to + 1 < times.length && goesOn(to) && this.ownerIn(to + 1, row) === owner) to += 1;
+      const end = Math.min(to + 1 < times.length ? times[to + 1] : Infinity, this.releasedIn(to, owner));
+      return { value: owner, from: times[from], until: Number.isFinite(end) ? end : null };
     }
 
     get from() {

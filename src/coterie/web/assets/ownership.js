@@ -100,23 +100,26 @@
       const stride = Math.ceil((last - first + 1) / MOST_SAMPLES);
       let longest = first;
       let most = -1;
+      const shares = [];
       for (let index = first; index <= last; index += stride) {
         this.reduce(index);
-        const end = index + 1 < times.length ? times[index + 1] : to;
-        const time = Math.min(end, to) - Math.max(times[index], from);
+        const end = Math.min(index + 1 < times.length ? times[index + 1] : to, to);
+        const time = end - Math.max(times[index], from);
         if (time > most) {
           most = time;
           longest = index;
         }
+        const released = this.releasedShares(index, from, end, to - from);
+        if (released) shares.push([index, released]);
       }
       const [red, green, blue] = this.palette.gap;
       for (let bin = 0; bin < bins; bin += 1) {
         const owner = owners[longest * bins + bin];
         let gap = gaps[longest * bins + bin];
-        for (let index = first; index <= last; index += stride) {
-          const other = gaps[index * bins + bin];
-          if (other && gap < LEAST_GAP) gap = LEAST_GAP;
+        for (let index = first; index <= last && first !== last; index += stride) {
+          if (gaps[index * bins + bin] && gap < LEAST_GAP) gap = LEAST_GAP;
         }
+        for (const [index, released] of shares) gap = Math.max(gap, released[owners[index * bins + bin]]);
         const at = owner * 3;
         const share = owner === Coterie.UNASSIGNED ? 1 : gap / 255;
         const r = rgb[at] + (red - rgb[at]) * share;
@@ -124,6 +127,19 @@
         const b = rgb[at + 2] + (blue - rgb[at + 2]) * share;
         pixels[bin * TILE + x] = (255 << 24) | (b << 16) | (g << 8) | r;
       }
+    }
+
+    /** For each owner, which share of a pixel is after it gave up everything, of 255; null if no owner did. */
+    releasedShares(index, from, end, pixel) {
+      const releases = this.history.releases.get(index);
+      if (!releases) return null;
+      let found = null;
+      for (const [value, time] of releases) {
+        if (time >= end) continue;
+        if (!found) found = new Uint8Array(this.history.names.length + Coterie.FIRST_OWNER);
+        found[value] = Math.max(LEAST_GAP, Math.min(255, Math.round((255 * (end - Math.max(time, from))) / pixel)));
+      }
+      return found;
     }
 
     /** Draw what is there within the budget of a frame. Returns whether something is still missing. */

@@ -1,6 +1,6 @@
 // Tables of the page: rebalances that are on the screen, newest first, each opening its story.
 {
-  const MOST_ROWS = 100;
+  const FIRST_ROWS = 15;
   const { make } = Coterie;
 
   const cells = (row, choose) => {
@@ -19,28 +19,34 @@
     ];
   };
 
-  Coterie.rebalanceTable = (history, view, chosen, choose) => {
+  Coterie.rebalanceTable = (history, view, chosen, choose, most = FIRST_ROWS) => {
     const shown = history.rows.filter((row) => (row.ended || history.to) >= view.from && row.at <= view.to);
     const head = ["number", "time (UTC)", "cause", "member", "lasted", "moved", "unassigned"];
     const body = shown
-      .slice(-MOST_ROWS)
+      .slice(-most)
       .reverse()
       .map((row) => {
         const isChosen = chosen && chosen.at === row.at && chosen.number === row.number;
         const found = cells(row, choose).map(([name, value]) => make("td", { "data-name": name }, value));
         return make("tr", { class: isChosen ? "chosen" : null }, ...found);
       });
-    const left = shown.length > MOST_ROWS ? `, the last ${MOST_ROWS} listed` : "";
+    const left = shown.length > most ? `, the last ${most} listed` : "";
+    const more = (event) => {
+      const longer = Coterie.rebalanceTable(history, view, chosen, choose, most + 100);
+      event.target.closest(".listed").replaceWith(longer);
+      longer.querySelector("table").focus();
+    };
     return make(
       "div",
-      {},
+      { class: "listed" },
       make("p", { class: "faint" }, `${Coterie.plural(shown.length, "rebalance")} in this time${left}.`),
       make(
         "table",
-        { class: "cards" },
+        { class: "cards", tabindex: "-1" },
         make("thead", {}, make("tr", {}, ...head.map((name) => make("th", { scope: "col" }, name)))),
         make("tbody", {}, ...body),
       ),
+      shown.length > most ? make("button", { type: "button", onclick: more }, "List more") : null,
     );
   };
 
@@ -54,14 +60,15 @@
       for (const value of history.column(index)) if (value >= Coterie.FIRST_OWNER) seen.add(value);
       if (seen.size > 200) break;
     }
-    const shown = [...seen].sort((a, b) => a - b);
-    const items = shown.slice(0, 24).map((value) => {
+    const named = new Map(); // a member that came back with another id is one
+    for (const value of [...seen].sort((a, b) => a - b)) named.set(Coterie.memberName(history, value), value);
+    const items = [...named].slice(0, 24).map(([name, value]) => {
       const [, client, host] = history.names[value - Coterie.FIRST_OWNER] || ["", "", ""];
       const swatch = make("i", { colour: palette.css[value - Coterie.FIRST_OWNER], "aria-hidden": "true" });
       const where = [client, host].filter(Boolean).join(" ");
-      return make("li", { title: where || null }, swatch, Coterie.memberName(history, value));
+      return make("li", { title: where || null }, swatch, name);
     });
-    const more = shown.length > 24 ? make("li", {}, `and ${shown.length - 24} more`) : null;
+    const more = named.size > 24 ? make("li", {}, `and ${named.size - 24} more`) : null;
     const gap = make("i", { colour: palette.gapCss, "aria-hidden": "true" });
     return make("ul", { class: "legend" }, make("li", {}, gap, "unassigned"), ...items, more);
   };
