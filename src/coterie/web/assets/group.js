@@ -130,7 +130,11 @@
 
     tools() {
       const button = (text, label, act) =>
-        make("button", { type: "button", "aria-label": label, title: label, onclick: act }, text);
+        make(
+          "button",
+          { type: "button", "aria-label": /[a-z]/i.test(text) ? null : label, title: label, onclick: act },
+          text,
+        );
       const { view } = this;
       return make(
         "div",

@@ -19,6 +19,7 @@
       const { from, to } = this.limits();
       this.from = from;
       this.to = to;
+      this.firstLimit = from;
       this.follows = true;
       this.showRows(0, this.history.order.length);
     }
