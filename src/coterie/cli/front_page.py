@@ -28,7 +28,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "acls": "list, add and remove rights of users",
     },
     "Find out why a group rebalanced, and what it cost": {
-        "report": "write an HTML report from a data directory",
+        "web": "show groups on a page, live, and serve /metrics",
+        "report": "write that page as one file, from a data directory",
         "pipeline": "export group history to Parquet (needs Spark)",
     },
     "Ask what would happen": {

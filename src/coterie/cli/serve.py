@@ -97,6 +97,8 @@ def serve(
     try:
         run_in_loop(_serve(settings, listeners, where, chosen, nodes, facts, directory, page))
     finally:
+        if page is not None:
+            page.stop()
         facts.flush()  # facts of the last turn of the loop
 
 
@@ -193,7 +195,7 @@ async def _serve(
     await stop.wait()
     facts.note("shutting down (press Ctrl-C again to exit immediately)")
     if page is not None:
-        await loop.run_in_executor(None, page.stop)
+        await loop.run_in_executor(None, page.stop)  # it samples the broker until it has stopped
     await server.stop()
     facts.note("stopped")
 

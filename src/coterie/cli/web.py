@@ -65,14 +65,14 @@ def web(options: WebOptions, bootstrap: str | None, config: Path | None, sets: S
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop_now)
     groups = WatchedGroups(title=f"Consumer groups at {bootstrap or BOOTSTRAP}")
-    with watching(source) as watch:
-        try:
+    try:
+        with watching(source) as watch:
             service.start(groups)
             typer.echo(f"ready {service.url}")
             sys.stdout.flush()
             keep_watching(watch, groups, stop, complain)
-        finally:
-            service.stop()
+    finally:
+        service.stop()
 
 
 def keep_watching(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coterie.web.groups import Sampler, WatchedGroups
 from coterie.web.traces import RebalanceTracer
 from coterie.web.web_server import WebAddress, WebServer, check_web
-from coterie.web.webhook import FindingsWebhook
+from coterie.web.webhook import FindingsWebhook, check_webhook
 
 __all__ = ["WEB_ADDRESS", "WebOptions", "WebService"]
 
@@ -33,6 +33,8 @@ class WebService:
 
     def __init__(self, options: WebOptions, on_problem: Callable[[str], None]) -> None:
         check_web()
+        if options.webhook:
+            check_webhook(options.webhook)
         self._options = options
         self._on_problem = on_problem
         self._tracer = RebalanceTracer() if options.traces else None
@@ -59,7 +61,9 @@ class WebService:
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop()
+        self._address.socket.close()
         if self._webhook is not None:
             self._webhook.close()
         if self._tracer is not None:
             self._tracer.close()
+            self._tracer = None

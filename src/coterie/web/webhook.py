@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 from coterie.diagnosis import Finding
 from coterie.errors import CoterieError
 
-__all__ = ["FindingsWebhook", "finding_changes"]
+__all__ = ["FindingsWebhook", "check_webhook", "finding_changes"]
 
 MOST_WAITING = 1_000
 TRIES = 3
@@ -42,13 +42,18 @@ def finding_changes(known: dict[Key, Finding], now: Sequence[Finding]) -> list[d
     return changes
 
 
+def check_webhook(url: str) -> str:
+    """Return what may be shown of an address: its path may have a secret. Raises an error if it is no address."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise CoterieError(f"--webhook {url!r} is not an address: give http://HOST/PATH or https://HOST/PATH")
+    return f"{parts.scheme}://{parts.hostname}"
+
+
 class FindingsWebhook:
     def __init__(self, url: str, on_problem: Callable[[str], None], *, pause_s: float = PAUSE_S) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise CoterieError(f"--webhook {url!r} is not an address: give http://HOST/PATH or https://HOST/PATH")
+        self._shown = check_webhook(url)
         self._url = url
-        self._shown = f"{parts.scheme}://{parts.hostname}"  # the rest may have a secret
         self._on_problem = on_problem
         self._pause_s = pause_s
         self._known: dict[Key, Finding] = {}
