@@ -14,7 +14,7 @@ KEEP ?=
 RUNS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page
+.PHONY: night corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ soak: venv properties ## make properties; kill -9 the broker 300 times under loa
 	COTERIE_SECURED_SOAK=1 $(BIN)/pytest tests/clients/test_secured.py -k authenticate_again
 	PYTHONPATH=tests $(BIN)/python tests/soak/unauthenticated.py
 
+night: venv ## a night of scripted misfortune with real clients on both brokers: is every rebalance explained, and nothing else (SEED=, ONLY="crash,pauses"); needs Java
+	PYTHONPATH=tests $(BIN)/python tests/soak/night.py $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
 corruption: venv ## every file of a data directory, damaged in every way, after a stop and after kill -9: each damage is repaired, refused or reported (SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/corruption.py $(if $(SEED),--seed $(SEED))
 
@@ -146,6 +149,9 @@ bench-start: venv ## from exec of coterie serve to its first answer, and its mem
 
 bench-compaction: venv ## a million commits of few offsets: the size of their log, and a start from it, compacted and not
 	$(BIN)/python bench/compaction.py --json bench/results/compaction.json
+
+bench-watch: venv ## CPU and memory of coterie watch with 1 000 groups of 50 partitions and 2 000 commits a second
+	$(BIN)/python bench/watch.py --json bench/results/watch.json
 
 bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, compared with a minimal server
 	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json

@@ -42,6 +42,14 @@ def test_the_help_of_a_command_fits_a_screen_and_has_something_to_try(
     assert tried and all(name in line for line in tried)
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str) -> None:
+    words = {"COMP_WORDS": "coterie groups wh", "COMP_CWORD": "2", "_TYPER_COMPLETE_ARGS": "coterie groups wh"}
+    more = {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_COTERIE_COMPLETE": f"complete_{shell}"}
+    told = CliRunner().invoke(app, [], prog_name="coterie", env=words | more)
+    assert "why" in told.stdout and "watch" not in told.stdout
+
+
 def test_no_command_and_a_wrong_one_say_what_there_is() -> None:
     """With 2, as whatever is not understood."""
     nothing, wrong = CliRunner().invoke(app, []), CliRunner().invoke(app, ["serv"])

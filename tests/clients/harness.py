@@ -300,9 +300,13 @@ class Member:
         assert status in {0, 143}, f"{self.client_id} ended with {status}:\n{self.said()}"  # 143: a JVM after its hooks
         assert self.told("closed"), f"{self.client_id} did not close in order:\n{self.said()}"
 
+    def is_next_slow(self) -> None:
+        """Tell it that the records it takes next are processed for as long as it was told at its start."""
+        self._process.send_signal(signal.SIGUSR1)
+
     def slow_down(self) -> None:
         """The records it takes next are processed for as long as it was told at its start."""
-        self._process.send_signal(signal.SIGUSR1)
+        self.is_next_slow()
         wait_until(lambda: bool(self.told("busy")), f"{self.client_id} is busy", self.said)
 
     def suspend(self) -> None:

@@ -26,6 +26,11 @@ WITH_A_BROKER = (
     "groups describe bar",
     "groups members bar",
     "groups state bar",
+    "groups why bar",
+    "groups findings",
+    "groups timeline bar",
+    "groups watch bar --for 1 --every 0.5",
+    "watch --for 1 --every 0.5",
     "groups reset bar --topic orders --to-earliest",
     "groups remove-members bar --all",
     "groups delete-offsets bar --topic orders",
@@ -40,6 +45,7 @@ WITH_A_BROKER = (
 AFTER_A_BROKER = "repair data"
 ALONE = (
     f"assign --compare --leave m1 < {ROOT}/examples/group.jsonl",
+    f"explain {ROOT}/tests/diagnosis/recorded/kafka-4.3.1.log",
     "sim --seed 1 --hours 0.01",
     "compare-designs --members 2 --partitions 2 --seeds 0 --out pictures",
 )

@@ -11,9 +11,10 @@ import typer
 
 import coterie
 from coterie.cli.acls_app import acls_app
+from coterie.cli.diagnosis_app import explain, watch
 from coterie.cli.front_page import FrontPage
 from coterie.cli.groups_app import groups_app
-from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets
+from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets, use_profile
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
 from coterie.cli.web_command import MetricsCompat, Traces, WebAddress, Webhook, web_command, web_options
@@ -21,7 +22,7 @@ from coterie.cli.web_command import MetricsCompat, Traces, WebAddress, Webhook, 
 app = typer.Typer(
     cls=FrontPage,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text wraps and can be piped; boxes make a help page half as long again, and slower
 )
@@ -30,6 +31,8 @@ app.add_typer(groups_app, name="groups")
 app.add_typer(acls_app, name="acls")
 app.add_typer(pipeline_app, name="pipeline")
 app.command("web")(web_command)
+app.command()(watch)
+app.command()(explain)
 
 
 def _show_version(wanted: bool) -> None:
@@ -53,8 +56,14 @@ def coterie_command(
     _version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", metavar="NAME", envvar="COTERIE_PROFILE", help="Client settings of a cluster."),
+    ] = None,
 ) -> None:
     """Kafka consumer groups in Python. Run 'coterie COMMAND --help' for details."""
+    if profile is not None:
+        use_profile(profile)
 
 
 class FlushChoice(StrEnum):

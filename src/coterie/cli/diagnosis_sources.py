@@ -22,6 +22,9 @@ from coterie.diagnosis.from_facts import HistoryBuilder
 from coterie.diagnosis.ledger_file import LedgerFile
 from coterie.diagnosis.merge import merge_all
 from coterie.diagnosis.model import GroupHistory
+from coterie.diagnosis.records import OffsetsTopic
+from coterie.ledger.written_facts import FACTS_TOPIC
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.settings.client_settings import AdminSettings
 from coterie.settings.consumer_settings import ConsumerSettings, duration_ms
 
@@ -103,14 +106,21 @@ def watching(options: SourceOptions, ledger: LedgerFile | None = None) -> Iterat
 
 
 def from_data_directory(data: Path) -> Histories:
-    """Read a data directory as `coterie report` does."""
-    from coterie.cli.report import OBSERVED, all_facts
+    """Read a data directory: the facts of Coterie's broker, else `__consumer_offsets`."""
+    from coterie.cli.report import OBSERVED, all_facts, records_of, topic_names
 
     group_facts, note = all_facts(data)
-    builder = HistoryBuilder(Grade.OBSERVED if note is OBSERVED else Grade.DERIVED)
-    for fact in group_facts:
-        builder.add(fact, str(data))
-    return builder.histories()
+    if note is OBSERVED:
+        builder = HistoryBuilder(Grade.OBSERVED)
+        for fact in group_facts:
+            builder.add(fact, f"{data}/{FACTS_TOPIC}-0")
+        return builder.histories()
+    topic = OffsetsTopic(topic_names(data))
+    for partition in sorted(data.glob(f"{OFFSETS_TOPIC}-*")):
+        number = int(partition.name.rpartition("-")[2])
+        for record in records_of(partition):
+            topic.add(number, record.offset, record.timestamp, record.key, record.value)
+    return topic.histories()
 
 
 def within(history: GroupHistory, since: int | None, until: int | None) -> GroupHistory:
@@ -152,7 +162,7 @@ def log_lines(files: Sequence[str]) -> Iterator[tuple[str, str, TextIO]]:
     """Return each file's short name, its path and its lines; `-` is standard input, and gzip is recognised."""
     for file in files:
         if file == STDIN:
-            yield "stdin", STDIN, _text(io.BufferedReader(sys.stdin.buffer.raw))
+            yield "stdin", STDIN, _text(io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False)))
             continue
         try:
             with Path(file).open("rb") as raw:

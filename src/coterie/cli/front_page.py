@@ -24,11 +24,13 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "produce": "send lines to a topic",
         "consume": "print records, with or without a group",
         "topics": "list, create, describe, alter, delete topics",
-        "groups": "show members, offsets and lag; reset offsets",
+        "groups": "members, offsets, lag; reset; explain rebalances",
         "acls": "list, add and remove rights of users",
     },
     "Find out why a group rebalanced, and what it cost": {
         "web": "show groups on a page, live, and serve /metrics",
+        "watch": "read the groups of a cluster into a ledger",
+        "explain": "explain every rebalance in the log of a broker",
         "report": "write that page as one file, from a data directory",
         "pipeline": "export group history to Parquet (needs Spark)",
     },
@@ -61,11 +63,13 @@ class FrontPage(TyperGroup):
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """Write the two options here, which leaves room for the commands."""
-        formatter.write_usage(ctx.command_path, "[--version] [--help] COMMAND ...")
+        formatter.write_usage(ctx.command_path, "[--version] [--help] [--profile NAME] COMMAND ...")
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(f"  {(ctx.command.help or '').strip()}\n")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  its arguments are typer's
         widest = max(len(name) for rows in SECTIONS.values() for name in rows)
-        formatter.write_paragraph()
         for title, rows in SECTIONS.items():
             formatter.write(f"{title}:\n")
             for name, line in rows.items():

@@ -7,13 +7,19 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.diagnosis_app import findings, groups_watch, timeline, why
 from coterie.cli.options import AdminCommand, uses_admin
 
 groups_app = typer.Typer(
     no_args_is_help=True,
-    help="List, describe, reset and delete consumer groups of any Kafka cluster.\n\n"
-    "Try it: coterie groups describe orders",
+    help="List, describe, explain, reset and delete consumer groups of any Kafka cluster.\n\n"
+    "Try it: coterie groups why orders",
 )
+
+groups_app.command()(why)
+groups_app.command()(findings)
+groups_app.command()(timeline)
+groups_app.command("watch")(groups_watch)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
 Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="One or more groups.")]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from inspect import Parameter, signature
@@ -33,6 +34,7 @@ __all__ = [
     "OutputChoice",
     "Sets",
     "properties_of",
+    "use_profile",
     "uses_admin",
 ]
 
@@ -41,6 +43,8 @@ AdminCommand = Callable[["Admin"], "Rows"]
 HOST, PORT = "127.0.0.1", "9092"
 """The default address of `coterie serve`. A test compares it with the table, which would take long to load here."""
 BOOTSTRAP = f"{HOST}:{PORT}"
+CONFIG_VARIABLE = "COTERIE_CONFIG"
+"""The environment variable with the file of `--config`, if that is not given."""
 CONNECT_MS = 3_000
 DEFAULTS = {
     "bootstrap.servers": (BOOTSTRAP,),
@@ -75,14 +79,23 @@ Bootstrap = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", exists=True, dir_okay=False, help="Properties file with client settings."),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar=CONFIG_VARIABLE,
+        show_envvar=False,
+        exists=True,
+        dir_okay=False,
+        help="Properties file with client settings.",
+    ),
 ]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A client setting, by its Kafka name."),
 ]
 Output = Annotated[
-    OutputChoice, typer.Option("--output", "-o", help="Output format; wide is a table with more columns.")
+    OutputChoice,
+    typer.Option("--output", "-o", metavar="FORMAT", help="table, wide, json, yaml, csv.", show_default=False),
 ]
 
 _SHARED: dict[str, tuple[Any, object]] = {
@@ -140,6 +153,20 @@ def _settings(bootstrap: str | None, config: Path | None, sets: Sequence[str]) -
     from coterie.settings.client_settings import AdminSettings
 
     return AdminSettings.load(properties_of(config), sets, DEFAULTS, bootstrap_servers=bootstrap or None)
+
+
+def use_profile(name: str) -> None:
+    """Take the client settings of a cluster from `coterie/NAME.properties` in the user's configuration directory."""
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "coterie"
+    if not name or name != Path(name).name:
+        raise CommandError(f"--profile {name}: give the name of a file in {base}, without .properties")
+    file = base / f"{name}.properties"
+    if not file.is_file():
+        raise CommandError(
+            f"--profile {name}: there is no {file}. Write client settings into it, for example "
+            "bootstrap.servers=kafka:9092"
+        )
+    os.environ[CONFIG_VARIABLE] = str(file)
 
 
 def properties_of(config: Path | None) -> str:

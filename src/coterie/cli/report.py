@@ -102,7 +102,7 @@ def _newer_groups(data: Path, note: str) -> dict[str, list[str]]:
         return {}
     found: dict[str, set[str]] = {}
     for partition in data.glob(f"{OFFSETS_TOPIC}-*"):
-        for record in _records(partition):
+        for record in records_of(partition):
             with suppress(MalformedError):
                 key = read_key(record.key or b"")
                 if isinstance(key, Skipped) and key.group_type:
@@ -126,20 +126,20 @@ def all_facts(data: Path) -> tuple[list[Fact], str]:
             f"{data} is not a directory: give a data directory (coterie serve --data, or Kafka's log.dirs)"
         )
     if (data / f"{FACTS_TOPIC}-0").is_dir():
-        read = (read_fact(record.value or b"") for record in _records(data / f"{FACTS_TOPIC}-0"))
+        read = (read_fact(record.value or b"") for record in records_of(data / f"{FACTS_TOPIC}-0"))
         return [fact for fact in read if fact is not None], OBSERVED
     partitions = sorted(data.glob(f"{OFFSETS_TOPIC}-*"))
     if not partitions:
         raise CoterieError(
             f"{data} is not a Coterie or Kafka data directory, or never had a group (no {OFFSETS_TOPIC} found)"
         )
-    names = _topic_names(data)
+    names = topic_names(data)
     group_facts = [fact for partition in partitions for fact in derived_facts(_groups(partition), names)]
     return sorted(group_facts, key=lambda fact: fact.at_ms), DERIVED
 
 
 def _groups(partition: Path) -> Iterator[tuple[int, GroupRecord | ConsumerGroupRecord]]:
-    for record in _records(partition):
+    for record in records_of(partition):
         key = record.key or b""
         try:
             found = read_record(key, record.value)
@@ -150,7 +150,7 @@ def _groups(partition: Path) -> Iterator[tuple[int, GroupRecord | ConsumerGroupR
             yield record.timestamp, one
 
 
-def _topic_names(data: Path) -> dict[UUID, str]:
+def topic_names(data: Path) -> dict[UUID, str]:
     """Return the names of topics by id: each partition's directory has the id of its topic."""
     names = {}
     for file in data.glob(f"*-*/{PARTITION_FILE}"):
@@ -159,7 +159,7 @@ def _topic_names(data: Path) -> dict[UUID, str]:
     return names
 
 
-def _records(partition: Path) -> Iterator[BatchRecord]:
+def records_of(partition: Path) -> Iterator[BatchRecord]:
     """Return the records of all segments, without a batch that is being written."""
     for segment in sorted(partition.glob("*.log")):
         data = segment.read_bytes()

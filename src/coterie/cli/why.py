@@ -63,10 +63,8 @@ def sentence(history: GroupHistory, one: ExplainedRebalance, now_ms: int) -> str
     """Describe one rebalance in a few sentences; each says how it is known."""
     what = "epoch" if one.is_of_consumer_group else "generation"
     number = f", {what} {one.number}" if one.number else ""
-    parts = [
-        f"Group {history.group_id} rebalanced {ago(now_ms - one.at_ms)} ({when(one.at_ms)} UTC{number}). "
-        f"Cause: {_cause(history, one)}."
-    ]
+    at = f"{when(one.at_ms)} UTC{number}"
+    parts = [f"Group {history.group_id} rebalanced {ago(now_ms - one.at_ms)} ({at}). Cause: {_cause(history, one)}."]
     took, bound = one.took
     if took is None:
         parts.append("How long it took is unknown.")
@@ -131,17 +129,19 @@ def _unassigned(one: ExplainedRebalance) -> str:
     if one.unassigned_ms.value is None:
         return "For how long partitions were unassigned is unknown."
     figure = _bounded(partition_seconds(one.unassigned_ms.value), one.unassigned_ms.bound)
-    return f"Unassigned: {figure} partition-seconds{_grade(one.unassigned_ms)}."
+    dead = one.dead_ms
+    waited = ""
+    if dead.value is not None:
+        before = _bounded(partition_seconds(dead.value), dead.bound)
+        waited = f", and {before} before that, until the session of the crashed member ended{_grade(dead)}"
+    return f"Unassigned: {figure} partition-seconds{_grade(one.unassigned_ms)}{waited}."
 
 
 def _evidence(one: ExplainedRebalance) -> list[str]:
-    lines = []
+    merged: dict[Evidence, list[str]] = {}
     for name, statement in one.statements.items():
         for evidence in statement.evidence[:1]:
-            lines.append((name.removesuffix("_ms").replace("_", " "), evidence))
-    merged: dict[Evidence, list[str]] = {}
-    for name, evidence in lines:
-        merged.setdefault(evidence, []).append(name)
+            merged.setdefault(evidence, []).append(name.removesuffix("_ms").replace("_", " "))
     return [
         f"  {evidence.grade:8}  {evidence.source or '-'}  {', '.join(names)}"
         + (f": {evidence.says}" if evidence.says else "")
@@ -265,7 +265,7 @@ def timeline(history: GroupHistory, width: int, most: int) -> list[str]:
     begin = max(history.from_ms or 0, min(one.began_ms for one in history.intervals))
     end = max(history.to_ms or 0, begin + 1)
     partitions = sorted({one.partition for one in history.intervals})
-    names = {}
+    names: dict[str, str] = {}
     for one in history.intervals:
         names.setdefault(history.name_of(one.owner), _LETTERS[len(names) % len(_LETTERS)])
     labels = {partition: f"{partition[0]}-{partition[1]}" for partition in partitions[:most]}

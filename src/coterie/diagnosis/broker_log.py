@@ -20,7 +20,7 @@ from coterie.diagnosis.model import Departure, Event, GroupHistory, Happening
 from coterie.facts import CONSUMER, Cause, Fact
 from coterie.ledger.derived import DerivedCause
 
-MAX_LINE = 100_000
+MAX_LINE = 10_000
 """Longer lines are skipped."""
 _SAYS = 400
 """How much of a line is kept as evidence."""
@@ -304,20 +304,20 @@ def _computed(log: BrokerLog, found: _Found, at: Evidence) -> None:
 
 
 _WORDS = {
-    "group": r".+?",
-    "member": r"\S+?",
-    "old": r"\S+?",
-    "other": r"\S+",
-    "instance": r".+?",
-    "generation": r"\d+",
-    "epoch": r"\d+",
-    "count": r"\d+",
+    "group": r".{1,255}?",
+    "member": r"\S{1,400}?",
+    "old": r"\S{1,400}?",
+    "other": r"\S{1,400}",
+    "instance": r".{1,255}?",
+    "generation": r"\d{1,10}",
+    "epoch": r"\d{1,10}",
+    "count": r"\d{1,10}",
     "reason": r".*",
     "members": r".*",
     "why": r".*",
-    "assignor": r".*?",
+    "assignor": r".{0,255}?",
 }
-"""What stands for `<name>` in the lines below."""
+"""What stands for `<name>` in the lines below. Names are bounded, so that a hostile client id costs little time."""
 _LEFT = r"through explicit `?LeaveGroup`?(?: request)?(?:; client reason: <reason>)?$"
 _STATIC_JOINS = (
     r"Static member with groupInstanceId=<instance> and unknown member id joins group <group> in \w+ state\. "
@@ -366,7 +366,9 @@ _CONSUMER: Mapping[str, _Read] = {
 
 
 def _compiled(line: str) -> re.Pattern[str]:
-    line = line.replace("<place>", r"(?: \(__consumer_offsets-\d+\))?").replace("<metadata>", r"(?P<member>\S.*?)")
+    line = line.replace("<place>", r"(?: \(__consumer_offsets-\d+\))?").replace(
+        "<metadata>", r"(?P<member>\S.{0,1000}?)"
+    )
     return re.compile(re.sub(r"(?<!\?P)<(\w+)>", lambda name: f"(?P<{name[1]}>{_WORDS[name[1]]})", line))
 
 

@@ -20,8 +20,8 @@ from coterie.diagnosis.from_facts import HistoryBuilder
 from coterie.diagnosis.ledger_file import FactRow, LedgerFile, RecordRow
 from coterie.diagnosis.merge import merge_all
 from coterie.diagnosis.model import GroupHistory, GroupSample, PartitionLag
-from coterie.diagnosis.records import OffsetsTopic, is_commit
-from coterie.diagnosis.samples import KEEP_SAMPLES, DescribedMember, history_of_samples
+from coterie.diagnosis.records import Commits, OffsetsTopic, group_of, is_commit
+from coterie.diagnosis.samples import DescribedMember, history_of_samples
 from coterie.errors import CoterieError, KafkaError, MalformedError
 from coterie.facts import OffsetsStored
 from coterie.ledger import read_fact
@@ -35,6 +35,12 @@ CONSUMER_PROTOCOLS = ("consumer", "")
 SAMPLES_IN_MEMORY = 1_000
 """How many samples of a group are kept in memory."""
 POLL_RECORDS = 5_000
+MAX_LAGS = 1_000_000
+"""How many lags of single partitions are kept in memory, in all samples."""
+STORE_LAG_MS = 60_000
+"""A sample in which only offsets have changed is stored so often."""
+LOOKS_EVERY = 6
+"""After so many samples it looks whether the topics that it reads have been created."""
 SETTINGS: Mapping[str, object] = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
@@ -55,11 +61,17 @@ class ClusterWatch:
         self._consumer_settings = consumer
         self._names: dict[UUID, str] = ledger.topics() if ledger is not None else {}
         self._topic = OffsetsTopic(self._names)
+        self._commits = Commits()
         self._facts = HistoryBuilder(Grade.OBSERVED)
         self._samples: dict[str, list[GroupSample]] = {}
         self._types: dict[str, str] = {}
         self._members: dict[str, dict[str, DescribedMember]] = {}
         self._ends: dict[TopicPartition, int] = {}
+        self._positions = ledger.positions() if ledger is not None else {}
+        self._reads: set[str] = set()
+        """The topics that are read."""
+        self._sampled_times = 0
+        self._stored: dict[str, tuple[object, int]] = {}
         self.cluster_id = ""
         self.records = 0
         """How many records were read."""
@@ -69,8 +81,9 @@ class ClusterWatch:
         self.cluster_id = self._admin.describe_cluster().cluster_id or ""
         if self._ledger is not None:
             self._ledger.check_cluster(self.cluster_id)
-            for partition, offset, at_ms, _, key, value in self._ledger.records():
-                self._topic.add(partition, offset, at_ms, key, value)
+            for group_id, sample in self._ledger.last_samples():
+                for one in sample.partitions:
+                    self._commits.set(group_id, (one.topic, one.partition), one.committed)
         self._learn_topics()
         self._assign()
         return self
@@ -89,12 +102,12 @@ class ClusterWatch:
         self.close()
 
     def _assign(self) -> None:
-        """Begin to read: at the positions of the ledger, else at the start of each partition."""
-        known = self._ledger.positions() if self._ledger is not None else {}
+        """Begin to read the topics that are there: where reading ended, else at the start of each partition."""
+        known = self._positions
         there = {one.name for one in self._admin.list_topics(include_internal=True)}
         wanted = [name for name in (OFFSETS_TOPIC, FACTS_TOPIC) if name in there]
-        if OFFSETS_TOPIC not in wanted:
-            return  # no group has ever been there; it is looked for again at each sample
+        if OFFSETS_TOPIC not in wanted or set(wanted) == self._reads:
+            return  # no group has ever been there; it is looked for again later
         described = self._admin.describe_topics(wanted)
         partitions = [
             TopicPartition(name, part.partition)
@@ -105,7 +118,7 @@ class ClusterWatch:
         refused = next((about for about in described.values() if isinstance(about, KafkaError)), None)
         if refused is not None:
             raise CoterieError(f"{OFFSETS_TOPIC} cannot be read: {refused}. Allow Read on the topic {OFFSETS_TOPIC}")
-        consumer = Consumer(self._consumer_settings)
+        consumer = self._consumer or Consumer(self._consumer_settings)
         consumer.assign(partitions)
         for one in partitions:
             at = known.get((one.topic, one.partition))
@@ -113,7 +126,7 @@ class ClusterWatch:
                 consumer.seek_to_beginning(one)
             else:
                 consumer.seek(one, at)
-        self._consumer = consumer
+        self._consumer, self._reads = consumer, set(wanted)
         self._ends = dict(consumer.end_offsets(partitions))
 
     # --- records
@@ -131,10 +144,17 @@ class ClusterWatch:
             if record.topic == FACTS_TOPIC:
                 self._add_fact(record, facts)
                 continue
-            group_id = self._topic.add(record.partition, record.offset, record.timestamp, record.key, record.value)
-            if group_id is not None and not is_commit(record.key):
-                at = record.partition, record.offset, record.timestamp
+            if is_commit(record.key):
+                self._commits.add(record.key or b"", record.value)
+                continue
+            at = record.partition, record.offset, record.timestamp
+            if self._ledger is None:
+                self._topic.add(*at, record.key, record.value)
+                continue
+            group_id = group_of(record.key)
+            if group_id is not None:
                 rows.append((*at, group_id, record.key or b"", record.value))
+        self._positions |= positions
         if positions and self._ledger is not None:
             self._ledger.add_records(rows, facts, positions)
         self.records += len(polled)
@@ -147,8 +167,10 @@ class ClusterWatch:
             return
         if fact is None or isinstance(fact, OffsetsStored):
             return
-        self._facts.add(fact, f"{FACTS_TOPIC}-0@{record.offset}")
-        rows.append((record.offset, fact.at_ms, fact.group_id, record.value or b""))
+        if self._ledger is None:
+            self._facts.add(fact, f"{FACTS_TOPIC}-0@{record.offset}")
+        else:
+            rows.append((record.offset, fact.at_ms, fact.group_id, record.value or b""))
 
     def catch_up(self, within_s: float) -> bool:
         """Read to the ends that the topics had at the start, for at most so long. Returns whether it got there."""
@@ -164,7 +186,8 @@ class ClusterWatch:
 
     def sample(self, group_ids: Collection[str] | None = None) -> int:
         """Describe these groups, or all. Returns how many were described."""
-        if self._consumer is None:
+        self._sampled_times += 1
+        if FACTS_TOPIC not in self._reads and self._sampled_times % LOOKS_EVERY in (0, 1):
             self._assign()
         if group_ids is None:
             found = self._admin.list_groups()
@@ -191,7 +214,7 @@ class ClusterWatch:
     def _partitions_of(self, group: GroupDescription) -> dict[tuple[str, int], tuple[int | None, str]]:
         """Return committed offset and owner of each partition that a group has committed, or owns."""
         found: dict[tuple[str, int], tuple[int | None, str]] = {
-            place: (commit.offset, "") for place, commit in self._topic.commits_of(group.group_id).items()
+            place: (offset, "") for place, offset in self._commits.of(group.group_id).items()
         }
         for member in group.members:
             for one in member.assignment:
@@ -217,15 +240,30 @@ class ClusterWatch:
     def _keep(
         self, samples: Collection[tuple[str, str, GroupSample]], members: Collection[tuple[str, DescribedMember]]
     ) -> None:
+        """Store samples in the ledger, if they say something new, or in memory."""
         if self._ledger is not None:
-            self._ledger.add_samples(samples, members)
+            new = [(group_id, kind, one) for group_id, kind, one in samples if self._is_new(group_id, one)]
+            groups = {group_id for group_id, _, _ in new}
+            self._ledger.add_samples(new, [(group_id, one) for group_id, one in members if group_id in groups])
+            return
         for group_id, kind, sample in samples:
             self._types[group_id] = kind
-            kept = self._samples.setdefault(group_id, [])
-            kept.append(sample)
-            del kept[: -min(SAMPLES_IN_MEMORY, KEEP_SAMPLES)]
+            self._samples.setdefault(group_id, []).append(sample)
         for group_id, member in members:
             self._members.setdefault(group_id, {})[member.member_id] = member
+        most = max(MAX_LAGS // max(sum(len(one.partitions) for _, _, one in samples), 1), 2)
+        for kept in self._samples.values():
+            del kept[: -min(most, SAMPLES_IN_MEMORY)]
+
+    def _is_new(self, group_id: str, sample: GroupSample) -> bool:
+        """Return whether a sample differs from the last stored one in more than offsets, or that is a minute old."""
+        owners = hash(tuple((one.topic, one.partition, one.owner) for one in sample.partitions))
+        now = sample.state, sample.number, sample.members, sample.coordinator, owners
+        before, at_ms = self._stored.get(group_id, (None, 0))
+        if before == now and sample.at_ms - at_ms < STORE_LAG_MS:
+            return False
+        self._stored[group_id] = now, sample.at_ms
+        return True
 
     def _learn_topics(self) -> None:
         """Learn the names of topics: the records of consumer groups (KIP-848) have their ids."""
@@ -245,13 +283,16 @@ class ClusterWatch:
 
     def histories(self) -> dict[str, GroupHistory]:
         """Return the history of each group, merged from all that was read."""
-        if self._ledger is not None:
-            return self._ledger.histories()
+        return self._ledger.histories() if self._ledger is not None else merge_all(self.sources().values())
+
+    def sources(self) -> dict[str, dict[str, GroupHistory]]:
+        """Return what this process has read, each source for itself."""
         sampled = {
             group_id: history_of_samples(group_id, samples, self._members.get(group_id, {}), self._types[group_id])
             for group_id, samples in self._samples.items()
         }
-        return merge_all([self._topic.histories(), self._facts.histories(), sampled])
+        derived, observed = self._topic.histories(), self._facts.histories()
+        return {str(Grade.DERIVED): derived, str(Grade.OBSERVED): observed, str(Grade.SAMPLED): sampled}
 
 
 def _member(one: MemberDescription) -> DescribedMember:

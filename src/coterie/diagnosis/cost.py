@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from coterie.assignors import CooperativeSticky, Member, Topic
 from coterie.diagnosis.evidence import Bound, Evidence, Grade, said
 from coterie.diagnosis.model import Cost, Departure, ExplainedRebalance, GroupHistory, MemberSpan
+from coterie.facts import Cause
 from coterie.ledger import Interval, Move
 
 Partition = tuple[str, int]
@@ -176,6 +177,19 @@ def dead_time_ms(history: GroupHistory, member: MemberSpan) -> int | None:
         and one.began_ms < gone_ms
     ]
     return sum(max(time, 0) for time in owned)
+
+
+def add_dead_time(history: GroupHistory, one: ExplainedRebalance) -> None:
+    """Infer for how long the partitions of the crashed member behind a rebalance waited for the end of its session."""
+    if one.cause.value != Cause.SESSION_EXPIRED or one.dead_ms.is_known:
+        return
+    stays = [stay for stay in history.stays if stay.member_id == one.member.value and stay.gone_ms.value is not None]
+    near = min(stays, key=lambda stay: abs((stay.gone_ms.value or 0) - one.at_ms), default=None)
+    dead = dead_time_ms(history, near) if near is not None else None
+    if near is not None and dead is not None:
+        rests = f"session timeout of {near.session_timeout_ms.value} ms, and the partitions that it owned"
+        evidence = Evidence(Grade.INFERRED, near.departure.evidence[0].source, near.gone_ms.value, rests)
+        one.dead_ms = said(dead, evidence, Bound.AT_MOST, one.dead_ms.agrees)
 
 
 def _records_delayed(history: GroupHistory, one: ExplainedRebalance, unassigned_ms: int) -> int | None:

@@ -22,6 +22,9 @@ from coterie.ledger.ownership import Intervals
 KEEP_REBALANCES = 10_000
 """How many of a group are kept; the oldest are dropped."""
 KEEP_MEMBERS = 10_000
+KEEP_GROUPS = 20_000
+KEEP_INTERVALS = 1_000_000
+"""Of all groups. All that is kept is bounded, since a watch may run for months."""
 _AT_ONCE_MS = 1_000
 """A member that goes has caused the rebalance that begins within this time."""
 
@@ -71,10 +74,21 @@ class HistoryBuilder:
         while len(history.members) > KEEP_MEMBERS:
             del history.members[next(iter(history.members))]
         del history.past[:-KEEP_MEMBERS]
+        del history.events[:-KEEP_MEMBERS]
+        if len(self._intervals.all) > KEEP_INTERVALS:
+            self._forget_intervals()
         self._track(fact, at)
+
+    def _forget_intervals(self) -> None:
+        """Drop the older half of the intervals that have ended."""
+        half = len(self._intervals.all) // 2
+        old = [one for one in self._intervals.all[:half] if one.ended_ms is None]
+        self._intervals.all[:half] = old
 
     def _history(self, group_id: str) -> GroupHistory:
         if group_id not in self._histories:
+            if len(self._histories) >= KEEP_GROUPS:
+                del self._histories[next(iter(self._histories))]
             self._histories[group_id] = GroupHistory(group_id, grades=frozenset({str(self._grade)}))
         return self._histories[group_id]
 
@@ -94,7 +108,7 @@ class HistoryBuilder:
             if len(book.rebalances) > 1:  # the one before it may have been superseded
                 seen[id(book.rebalances[-2])].steps.setdefault("ended", at)
             came, went = self._came.pop(group_id, []), self._went.pop(group_id, {})
-            caused = {who: how for who, (at_ms, how) in went.items() if fact.at_ms - at_ms < _AT_ONCE_MS}
+            caused = {who: how for who, (at_ms, how) in went.items() if fact.at_ms - at_ms <= _AT_ONCE_MS}
             seen[id(book.rebalances[-1])] = _Seen({"began": at}, came, went=caused)
             if len(seen) > self._keep + 100:
                 alive = {id(one) for one in book.rebalances}
@@ -204,7 +218,8 @@ def _explained(one: Rebalance, seen: _Seen, grade: Grade) -> ExplainedRebalance:
     add("last_to_join", one.last_to_join if one.joined_after_ms else None, joined_at)
     add("joined_after_ms", tuple(sorted(one.joined_after_ms.items())) or None, joined_at)
     dropped = dict.fromkeys(one.dropped, str(Departure.DISAPPEARED)) if grade is Grade.DERIVED else one.dropped
-    add("dropped", None if is_open else tuple(sorted({**seen.went, **dropped}.items())), ended_at)
+    gone = {**_culprit(one), **seen.went, **dropped}
+    add("dropped", None if is_open or found.spans > 1 else tuple(sorted(gone.items())), ended_at)
     if grade is Grade.LOGGED:
         return found  # a log has no partitions
     if one.outcome is RebalanceOutcome.STABLE:
@@ -214,6 +229,20 @@ def _explained(one: Rebalance, seen: _Seen, grade: Grade) -> ExplainedRebalance:
     if not is_open:
         add("unassigned_ms", one.unassigned_ms, ended_at, bound)
     return found
+
+
+def _culprit(one: Rebalance) -> dict[str, str]:
+    """Return the member whose going is the cause, and how it went."""
+    how = _WENT_BY_CAUSE.get(one.cause)
+    return {one.culprit: str(how)} if how is not None and one.culprit else {}
+
+
+_WENT_BY_CAUSE: Mapping[str, Departure] = {
+    facts.Cause.MEMBER_LEFT: Departure.LEFT,
+    facts.Cause.SESSION_EXPIRED: Departure.SESSION_EXPIRED,
+    facts.Cause.SYNC_TIMEOUT: Departure.MISSED_SYNC,
+    facts.Cause.REVOCATION_TIMEOUT: Departure.MISSED_REVOCATION,
+}
 
 
 def _add_cause(

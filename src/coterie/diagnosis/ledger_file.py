@@ -188,6 +188,13 @@ class LedgerFile:
         for *row, value in self._rows("records", "partition, offset", group_id):
             yield (*row, _unpacked(value))
 
+    def last_samples(self) -> Iterator[tuple[str, GroupSample]]:
+        """Return the last sample of each group."""
+        with self._errors(), closing(self._db.cursor()) as cursor:
+            rows = "SELECT group_id, sample, MAX(at_ms) FROM samples GROUP BY group_id"
+            for group_id, data, _ in cursor.execute(rows):
+                yield group_id, _read_sample(_unpacked(data) or b"")
+
     def histories(self, group_id: str | None = None) -> dict[str, GroupHistory]:
         """Return the history of each group, or of one, merged from all sources."""
         topic = OffsetsTopic(self.topics())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from coterie.diagnosis.cost import add_upper_bound
+from coterie.diagnosis.cost import add_dead_time, add_upper_bound
 from coterie.diagnosis.evidence import STRENGTH, Bound, Grade, Statement, merged
 from coterie.diagnosis.model import ExplainedRebalance, GroupHistory, MemberSpan
 from coterie.diagnosis.samples import NO_NUMBER
@@ -30,10 +30,8 @@ def merge(histories: Iterable[GroupHistory]) -> GroupHistory:
         raise ValueError("histories of different groups cannot be merged")
     rebalances, stays = _merged_rebalances(sources), _merged_stays(sources)
     members = {member.member_id: member for member in stays}
-    for one in rebalances:
-        add_upper_bound(one)
     times = [time for source in sources for time in (source.from_ms, source.to_ms) if time is not None]
-    return GroupHistory(
+    history = GroupHistory(
         first.group_id,
         rebalances[-1].group_type if rebalances else first.group_type,
         rebalances,
@@ -46,6 +44,10 @@ def merge(histories: Iterable[GroupHistory]) -> GroupHistory:
         min(times, default=None),
         max(times, default=None),
     )
+    for one in rebalances:
+        add_upper_bound(one)
+        add_dead_time(history, one)
+    return history
 
 
 def merge_all(sources: Iterable[dict[str, GroupHistory]]) -> dict[str, GroupHistory]:

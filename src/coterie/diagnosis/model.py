@@ -52,8 +52,9 @@ class ExplainedRebalance:
     joined_ms: Statement[int] = field(default_factory=_time)
     """The end of the join phase; in a consumer group, when the target assignment was computed."""
     ended_ms: Statement[int] = field(default_factory=_time)
-    last_to_join: Statement[str] = field(default_factory=unknown)
-    joined_after_ms: Statement[tuple[tuple[str, int], ...]] = field(default_factory=unknown)
+    last_to_join: Statement[str] = field(default_factory=lambda: unknown(_always))
+    """Of members that join at the same moment, sources may call another one the last."""
+    joined_after_ms: Statement[tuple[tuple[str, int], ...]] = field(default_factory=lambda: unknown(_joins_agree))
     """The members, and when each joined, after the begin."""
     dropped: Statement[tuple[tuple[str, str], ...]] = field(default_factory=lambda: unknown(_dropped_agree))
     """The members that were removed during it, and why."""
@@ -136,6 +137,16 @@ def _between(begin: Statement[int], end: Statement[int]) -> tuple[int | None, Bo
 def _dropped_agree(strong: Claim[tuple[tuple[str, str], ...]], weak: Claim[tuple[tuple[str, str], ...]]) -> bool:
     """Compare the members. Why each was removed is often not known to the weaker source."""
     return {who for who, _ in weak.value} <= {who for who, _ in strong.value}
+
+
+def _always(_strong: Claim[str], _weak: Claim[str]) -> bool:
+    return True
+
+
+def _joins_agree(strong: Claim[tuple[tuple[str, int], ...]], weak: Claim[tuple[tuple[str, int], ...]]) -> bool:
+    """Compare the times of the members that both sources know."""
+    known = dict(strong.value)
+    return all(abs(known.get(who, ms) - ms) <= CLOCK_SLACK_MS for who, ms in weak.value)
 
 
 def _as_it_is(value: Any) -> Any:

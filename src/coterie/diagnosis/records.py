@@ -1,4 +1,4 @@
-"""Read the records of `__consumer_offsets` one by one: the records of groups become a history, commits are kept.
+"""Read the records of `__consumer_offsets` one by one: those of groups become histories, and commits offsets.
 
 The records of a group are all on one partition, so each partition is read in its order. A compacted log has only the
 last record of a classic group: its history begins there.
@@ -6,15 +6,14 @@ last record of a classic group: its history begins there.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.diagnosis.evidence import Evidence, Grade
 from coterie.diagnosis.from_facts import KEEP_REBALANCES, HistoryBuilder
 from coterie.diagnosis.model import GroupHistory
 from coterie.errors import MalformedError
+from coterie.facts import CONSUMER
 from coterie.ledger.derived import DerivedFacts
 from coterie.protocol.consumer_group_records import (
     MEMBER,
@@ -23,7 +22,7 @@ from coterie.protocol.consumer_group_records import (
     read_consumer_group_record,
 )
 from coterie.protocol.messages import GroupRecord, OffsetRecord
-from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_record
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_key, read_record
 from coterie.protocol.subscription import read_subscription
 
 KEEP_COMMITS = 1_000_000
@@ -37,20 +36,54 @@ def is_commit(key: bytes | None) -> bool:
     return key is not None and key[:2] in _COMMIT_TYPES
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    offset: int
-    at_ms: int
+class Commits:
+    """The last committed offset of each partition of each group."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[tuple[str, int], int]] = {}
+        self._count = 0
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        """Add the record of a commit; one that cannot be read is skipped."""
+        try:
+            record = read_record(key, value)
+        except MalformedError:
+            return
+        if not isinstance(record, OffsetRecord):
+            return
+        self.set(record.group_id, (record.topic, record.partition), record.value.offset if record.value else None)
+
+    def set(self, group_id: str, place: tuple[str, int], offset: int | None) -> None:
+        """Set the committed offset of a partition; None if it was deleted."""
+        group = self._groups.setdefault(group_id, {})
+        if offset is None:
+            self._count -= group.pop(place, None) is not None
+        elif place in group or self._count < KEEP_COMMITS:
+            self._count += place not in group
+            group[place] = offset
+
+    def of(self, group_id: str) -> dict[tuple[str, int], int]:
+        return self._groups.get(group_id, {})
+
+
+def group_of(key: bytes | None) -> str | None:
+    """Return the group of a record that is about a group of consumers; None for commits and other records."""
+    try:
+        found = read_key(key or b"")
+    except MalformedError:
+        return None
+    if isinstance(found, Skipped):
+        return found.group_id if found.group_type == CONSUMER and found.group_id else None
+    return None if is_commit(key) else found.group_id
 
 
 class OffsetsTopic:
-    """Histories of all groups in the records of `__consumer_offsets`, and the last commit of each partition."""
+    """Histories of all groups in the records of `__consumer_offsets`."""
 
     def __init__(self, names: Mapping[UUID, str] | None = None, keep: int = KEEP_REBALANCES) -> None:
         self._names = names
         self._derived: dict[int, DerivedFacts] = {}
         self._builder = HistoryBuilder(Grade.DERIVED, keep)
-        self._commits: OrderedDict[tuple[str, str, int], Commit] = OrderedDict()
         self.malformed = 0
         """How many records could not be read."""
 
@@ -62,9 +95,6 @@ class OffsetsTopic:
         except MalformedError:
             self.malformed += 1
             return None
-        if isinstance(record, OffsetRecord):
-            self._commit(record, at_ms)
-            return None
         if not isinstance(record, GroupRecord | ConsumerGroupRecord):
             return None
         place = f"{OFFSETS_TOPIC}-{partition}@{offset}"
@@ -74,23 +104,8 @@ class OffsetsTopic:
         self._describe(record, Evidence(Grade.DERIVED, place, at_ms))
         return record.group_id
 
-    def committed(self, group_id: str, topic: str, partition: int) -> Commit | None:
-        return self._commits.get((group_id, topic, partition))
-
-    def commits_of(self, group_id: str) -> dict[tuple[str, int], Commit]:
-        return {(topic, number): one for (group, topic, number), one in self._commits.items() if group == group_id}
-
     def histories(self) -> dict[str, GroupHistory]:
         return self._builder.histories()
-
-    def _commit(self, record: OffsetRecord, at_ms: int) -> None:
-        place = record.group_id, record.topic, record.partition
-        if record.value is None:
-            self._commits.pop(place, None)
-            return
-        self._commits[place] = Commit(record.value.offset, at_ms)
-        if len(self._commits) > KEEP_COMMITS:
-            self._commits.popitem(last=False)
 
     def _describe(self, record: GroupRecord | ConsumerGroupRecord, at: Evidence) -> None:
         """Add the timeouts and the topics of members."""

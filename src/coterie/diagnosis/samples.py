@@ -20,12 +20,14 @@ from coterie.diagnosis.model import (
     MemberSpan,
 )
 from coterie.facts import CLASSIC, CONSUMER, Cause
+from coterie.ledger import Interval, RebalanceOutcome
 from coterie.ledger.derived import DerivedCause
 
 NO_NUMBER = 0
 """The number of a rebalance of which no source says the generation."""
 KEEP_SAMPLES = 10_000
 SOURCE = "describe"
+_SETTLED = {"Stable": str(RebalanceOutcome.STABLE), "Empty": str(RebalanceOutcome.EMPTY)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,14 @@ def history_of_samples(
     """Return the history of a group from its samples, in the order of their times; `members` are those ever seen."""
     history = GroupHistory(group_id, group_type, grades=frozenset({str(Grade.SAMPLED)}))
     before: GroupSample | None = None
+    owned: dict[tuple[str, int], Interval] = {}
     for sample in samples:
         history.samples.append(sample)
         at = Evidence(Grade.SAMPLED, SOURCE, sample.at_ms, f"{sample.state}, {len(sample.members)} members")
         _note_members(history, before, sample, members, at)
         if before is not None:
             _note_changes(history, before, sample, at)
+        _note_owners(history, owned, sample)
         before = sample
     del history.samples[:-KEEP_SAMPLES]
     if history.samples:
@@ -82,12 +86,25 @@ def _note_members(
         span.departure = said(str(Departure.DISAPPEARED), at, agrees=span.departure.agrees)
 
 
+def _note_owners(history: GroupHistory, owned: dict[tuple[str, int], Interval], sample: GroupSample) -> None:
+    """Add who owns what since this sample. A rebalance in progress shows no owners, and is left out."""
+    if sample.state not in _SETTLED:
+        return
+    owners = {(one.topic, one.partition): one.owner for one in sample.partitions if one.owner}
+    for place in [place for place, interval in owned.items() if owners.get(place) != interval.owner]:
+        owned.pop(place).ended_ms = sample.at_ms
+    for place, owner in owners.items():
+        if place not in owned:
+            owned[place] = Interval(history.group_id, place, owner, sample.at_ms)
+            history.intervals.append(owned[place])
+
+
 def _note_changes(history: GroupHistory, before: GroupSample, sample: GroupSample, at: Evidence) -> None:
     if before.coordinator and sample.coordinator and before.coordinator != sample.coordinator:
         says = f"from {before.coordinator} to {sample.coordinator}"
         moved = Evidence(Grade.SAMPLED, SOURCE, sample.at_ms, says)
         history.events.append(Event(sample.at_ms, Happening.COORDINATOR_MOVED, "", moved))
-    if before.members and not sample.members:
+    if before.members and sample.state == "Empty":
         history.events.append(Event(sample.at_ms, Happening.GROUP_EMPTIED, "", at))
     came = [one for one in sample.members if one not in before.members]
     gone = [one for one in before.members if one not in sample.members]
@@ -97,7 +114,8 @@ def _note_changes(history: GroupHistory, before: GroupSample, sample: GroupSampl
     group_type = CONSUMER if sample.number is not None else CLASSIC
     one = ExplainedRebalance(history.group_id, sample.number or NO_NUMBER, group_type, spans=max(epochs or 1, 1))
     one.began_ms = said(before.at_ms, at, Bound.AT_LEAST, one.began_ms.agrees)
-    if sample.state in ("Stable", "Empty"):
+    if sample.state in _SETTLED:
+        one.outcome = said(_SETTLED[sample.state], at)
         one.ended_ms = said(sample.at_ms, at, Bound.AT_MOST, one.ended_ms.agrees)
         one.members = said(len(sample.members), at)
     if epochs == 1 or (epochs is None and len(came) + len(gone) == 1):

@@ -57,7 +57,7 @@ def rolling_deployment(context: Context) -> list[Finding]:
                 "members.",
                 "Set group.instance.id, unique and stable for each process: a member that is back within "
                 "session.timeout.ms causes no rebalance. Without it, the cooperative-sticky assignor or "
-                "group.protocol=consumer move fewer partitions.",
+                "group.protocol=consumer let members read on in the partitions that they keep.",
                 members=replaced,
                 rebalances=rebalances,
                 evidence=evidence_of(*(part for one in replaced for part in (one.departure,))),

@@ -142,7 +142,7 @@ def _quiet_returns(context: Context, how: Departure) -> list[Return]:
         for one in context.returns
         if one.before.departure.value == how
         and id(one.before) not in context.explained
-        and _stayed_long(one.before)
+        and (_stayed_long(one.before) or (one.is_same_process and not one.before.rebalance_timeout_ms.is_known))
         and 0 < one.away_ms <= WINDOW_MS
     ]
 
