@@ -41,18 +41,23 @@ class EagerGroup:
         yield from self._rebalance(at_ms, Cause.NEW_MEMBER, member_id, None, takes_ms, joins=member_id)
 
     def leave(
-        self, at_ms: int, index: int, takes_ms: int, reason: str = "the consumer is being closed"
+        self, at_ms: int, client: str, takes_ms: int, reason: str = "the consumer is being closed"
     ) -> Iterator[Fact]:
-        member_id = self._members.pop(index)
+        member_id = self._gone(client)
         yield MemberLeft(at_ms, self.name, member_id, None, reason)
         yield from self._rebalance(at_ms, Cause.MEMBER_LEFT, member_id, reason, takes_ms)
 
-    def crash(self, at_ms: int, index: int, session_ms: int, takes_ms: int) -> Iterator[Fact]:
+    def crash(self, at_ms: int, client: str, session_ms: int, takes_ms: int) -> Iterator[Fact]:
         """It stopped at `at_ms`; the group notices after its session."""
-        member_id = self._members.pop(index)
+        member_id = self._gone(client)
         noticed_ms = at_ms + session_ms
         yield MemberExpired(noticed_ms, self.name, member_id, session_ms, never_heard=False)
         yield from self._rebalance(noticed_ms, Cause.SESSION_EXPIRED, member_id, None, takes_ms)
+
+    def _gone(self, client: str) -> str:
+        member_id = next(one for one in self._members if one.startswith(f"{client}-0"))
+        self._members.remove(member_id)
+        return member_id
 
     def _rebalance(
         self, at_ms: int, cause: Cause, member_id: str, reason: str | None, takes_ms: int, joins: str | None = None
@@ -86,8 +91,8 @@ def small_group() -> Iterator[Fact]:
     group, at_ms = EagerGroup("billing", 6), BEGAN_MS
     for index in range(3):
         yield from group.join(at_ms + index * 20_000, f"billing-{index + 1}", f"/10.0.0.{index + 1}", 900)
-    yield from group.crash(at_ms + 90_000, 1, 45_000, 1_200)
-    yield from group.leave(at_ms + 180_000, 1, 700)
+    yield from group.crash(at_ms + 90_000, "billing-2", 45_000, 1_200)
+    yield from group.leave(at_ms + 180_000, "billing-3", 700)
 
 
 def bad_group() -> Iterator[Fact]:
@@ -98,10 +103,10 @@ def bad_group() -> Iterator[Fact]:
     at_ms += 60_000
     for turn in range(24):
         reason = "consumer poll timeout has expired"
-        yield from group.leave(at_ms, 4, 4_000 + 900 * (turn % 5), reason)
+        yield from group.leave(at_ms, "payments-5", 4_000 + 900 * (turn % 5), reason)
         yield from group.join(at_ms + 18_000, "payments-5", "/10.0.1.5", 6_000)
         if turn % 8 == 3:
-            yield from group.crash(at_ms + 30_000, 0, 45_000, 9_000)
+            yield from group.crash(at_ms + 30_000, "payments-1", 45_000, 9_000)
             yield from group.join(at_ms + 95_000, "payments-1", "/10.0.1.1", 5_000)
             at_ms += 70_000
         at_ms += 50_000
@@ -116,8 +121,8 @@ def huge_group(partitions: int = 10_000, rebalances: int = 1_000, members: int =
     for turn in range((rebalances - members) // 2):
         index = turn * 37 % members
         if turn % 5:
-            yield from group.leave(at_ms, index, 3_000)
+            yield from group.leave(at_ms, f"click-{index}", 3_000)
         else:
-            yield from group.crash(at_ms - 10_000, index, 10_000, 4_000)
+            yield from group.crash(at_ms - 10_000, f"click-{index}", 10_000, 4_000)
         yield from group.join(at_ms + 20_000, f"click-{index}", f"/10.1.{index // 250}.{index % 250}", 2_500)
         at_ms += 45_000

@@ -62,6 +62,8 @@ def main() -> None:
             with opened(chromium, file.as_uri() + place, width=width, scheme=scheme) as page:
                 if place:
                     page.drawn()
+                high = {"page-empty": 260, "page-groups": 330, "page-narrow": 1_250}.get(name, 1_200)
+                page.page.set_viewport_size({"width": width, "height": high})
                 page.page.wait_for_timeout(400)
                 page.page.screenshot(path=PICTURES / f"{name}.png")
                 print(f"{name}.png: {page.said or 'the console said nothing'}")

@@ -73,6 +73,8 @@ def file_page(title: str, listed: dict[str, Any], details: list[dict[str, Any]],
         title=escape(title),
         head=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         style=f"<style>{more_style}{style()}</style>",
-        rest=f'<details id="tables" class="tables" open><summary>As tables</summary>{tables}</details>',
+        rest=f'<details id="tables" class="tables" open><summary>As tables</summary>{tables}</details>'
+        if tables
+        else "",
         script=f'<script type="application/json" id="data">{data}</script><script>{text}</script>',
     )

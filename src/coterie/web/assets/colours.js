@@ -1,6 +1,9 @@
-// Colours of members: the same client id and host have the same colour, in every group, every time.
+// Colours of members: a client id and host begin with the same colour in every group, every time. If another member of
+// the group has it already, the next one is taken, so that members of a small group can be told apart.
 {
-  const HUES = [210, 28, 145, 285, 52, 320, 178, 95, 255, 235, 38, 165, 300, 70, 195, 120];
+  const HUES = [210, 32, 145, 285, 55, 320, 178, 95, 250, 20, 75, 195];
+  const SHADES = [0, -13, 12];
+  const SLOTS = HUES.length * SHADES.length;
   const GAP = "#d3213d";
 
   const hash = (text) => {
@@ -8,19 +11,41 @@
     for (let index = 0; index < text.length; index += 1) {
       value = Math.imul(value ^ text.charCodeAt(index), 16777619);
     }
-    return value >>> 0;
+    value = Math.imul(value ^ (value >>> 15), 2246822507);
+    return (value ^ (value >>> 13)) >>> 0;
   };
 
   const isDark = () => Coterie.styled("--dark") === "1";
 
-  /** Hue, saturation and lightness of a member; those with one identity differ by a shade. */
-  const shade = ([name, client, host, instance, ordinal], dark) => {
-    const identity = instance ? `i:${instance}` : client ? `c:${client}@${host}` : `m:${name}`;
-    const value = hash(identity);
-    const hue = (HUES[value % HUES.length] + 19 * (ordinal % 9)) % 360;
-    const kept = hue >= 345 || hue < 12 ? 28 : hue; // red is for partitions without an owner
-    const step = ((value >>> 8) % 3) * 6 - 6;
-    return [kept, dark ? 48 : 58, (dark ? 46 : 52) + step];
+  const identityOf = ([name, client, host, instance, ordinal]) => {
+    const who = instance ? `i:${instance}` : client ? `c:${client}@${host}` : `m:${name}`;
+    return ordinal ? `${who}#${ordinal}` : who;
+  };
+
+  /** A place in the palette for each member: first all hues, then lighter and darker ones, then again. */
+  const slotsOf = (names) => {
+    const slots = new Map();
+    const taken = new Set();
+    return names.map((one) => {
+      const identity = identityOf(one);
+      if (slots.has(identity)) return slots.get(identity);
+      const first = hash(identity) % HUES.length;
+      let slot = first;
+      for (let tries = 0; tries < SLOTS; tries += 1) {
+        const hue = (first + tries) % HUES.length;
+        slot = Math.floor(tries / HUES.length) * HUES.length + hue;
+        if (!taken.has(slot)) break;
+      }
+      taken.add(slot);
+      if (taken.size === SLOTS) taken.clear();
+      slots.set(identity, slot);
+      return slot;
+    });
+  };
+
+  const shade = (slot, dark) => {
+    const lighter = SHADES[Math.floor(slot / HUES.length)];
+    return [HUES[slot % HUES.length], dark ? 50 : 60, (dark ? 45 : 50) + lighter];
   };
 
   Coterie.css = ([hue, saturation, lightness]) => `hsl(${hue} ${saturation}% ${lightness}%)`;
@@ -40,7 +65,7 @@
   /** The colours of a group: for style sheets, and as numbers for pixels. */
   Coterie.paletteOf = (names) => {
     const dark = isDark();
-    const shades = names.map((name) => shade(name, dark));
+    const shades = slotsOf(names).map((slot) => shade(slot, dark));
     const absent = hexRgb(Coterie.styled("--absent"));
     const gap = hexRgb(GAP);
     const rgb = new Uint8Array((names.length + 2) * 3);
