@@ -120,7 +120,7 @@ def test_a_value_that_could_be_taken_for_fields_is_quoted() -> None:
 
 def test_a_note_has_its_time_its_level_and_fields() -> None:
     stream = Stream()
-    FactLog(stream, now_ms=lambda: AT_MS).note("listening", address="127.0.0.1:9092", node=1)
+    FactLog(stream, now_ms=lambda: AT_MS).note("listening", {"address": "127.0.0.1:9092", "node": 1})
     assert stream.getvalue() == f"time={TIME} level=info msg=listening address=127.0.0.1:9092 node=1\n"
 
 

@@ -26,6 +26,10 @@ def serving(groups: WatchedGroups, token: str = "") -> Iterator[str]:
         yield server.url
 
 
+def _lower(headers: Any) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
 def ask(url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> tuple[int, Mapping[str, str], str]:
     class NoRedirects(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: Any) -> None:
@@ -34,10 +38,10 @@ def ask(url: str, headers: Mapping[str, str] | None = None, method: str = "GET")
     opener = urllib.request.build_opener(NoRedirects)
     try:
         with opener.open(urllib.request.Request(url, headers=dict(headers or {}), method=method), timeout=60) as answer:
-            return answer.status, answer.headers, answer.read().decode()
+            return answer.status, _lower(answer.headers), answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, error.headers, error.read().decode()
+            return error.code, _lower(error.headers), error.read().decode()
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +53,7 @@ def url() -> Iterator[str]:
 
 def test_it_serves_the_page_the_groups_and_their_stories(url: str) -> None:
     status, headers, page = ask(url)
-    assert status == 200 and "My &lt;groups&gt;" in page and "script-src 'self'" in headers["Content-Security-Policy"]
+    assert status == 200 and "My &lt;groups&gt;" in page and "script-src 'self'" in headers["content-security-policy"]
     assert "Coterie.GroupPage" in ask(f"{url}/page.js")[2] and "--ink" in ask(f"{url}/page.css")[2]
     (row,) = json.loads(ask(f"{url}/api/groups")[2])["groups"]
     assert row["group"] == "billing" and row["rebalances"] == 5
@@ -83,8 +87,8 @@ def test_with_a_token_only_those_who_have_it_are_let_in() -> None:
     with serving(WatchedGroups(), "se cret/ü") as where:
         assert ask(where)[0] == ask(f"{where}/metrics")[0] == ask(f"{where}/?token=wrong")[0] == 401
         status, headers, _ = ask(f"{where}/?token=se%20cret%2F%C3%BC")
-        assert status == 303 and "HttpOnly" in headers["Set-Cookie"] and "SameSite=strict" in headers["Set-Cookie"]
-        cookie = headers["Set-Cookie"].partition(";")[0]
+        assert status == 303 and "HttpOnly" in headers["set-cookie"] and "SameSite=strict" in headers["set-cookie"]
+        cookie = headers["set-cookie"].partition(";")[0]
         assert ask(where, {"Cookie": cookie})[0] == ask(f"{where}/api/groups", {"Cookie": cookie})[0] == 200
     with serving(WatchedGroups(), "secret") as where:
         assert ask(f"{where}/metrics", {"Authorization": "Bearer secret", "Host": "page.example.org"})[0] == 200

@@ -80,7 +80,7 @@ def serve(
     where = _data_directory(settings, data, memory=memory or (test_controls and data is None))
     as_json = (log_format or ("json" if log == "json" else "text")) == "json"
     facts = FactLog(sys.stderr, as_json=as_json, shows_all=log in {"all", "json"})
-    facts.note(f"Coterie {coterie.__version__} starts", pid=os.getpid(), nodes=nodes)
+    facts.note(f"Coterie {coterie.__version__} starts", {"pid": os.getpid(), "nodes": nodes})
     for ignored in settings.ignored:
         facts.note(str(ignored), level="warn")
     raise_file_limit()
@@ -88,7 +88,7 @@ def serve(
     if web is not None and test_controls:
         raise CoterieError("--web and --test-controls contradict each other: give one of them")
     page = _page_of(web, facts) if web is not None else None
-    facts.note(_FLUSHES["memory" if where is None else chosen], **_where_data_is(where, chosen))
+    facts.note(_FLUSHES["memory" if where is None else chosen], _where_data_is(where, chosen))
     if test_controls:
         from coterie.cli.serve_for_tests import serve_for_tests
 
@@ -114,7 +114,7 @@ def _data_directory(settings: BrokerSettings, data: Path | None, *, memory: bool
     return where
 
 
-def _where_data_is(where: Path | None, flush: Flush) -> dict[str, str]:
+def _where_data_is(where: Path | None, flush: Flush) -> dict[str, str | int]:
     return {"data": "memory"} if where is None else {"data": str(where.resolve()), "flush": flush}
 
 
@@ -186,10 +186,10 @@ async def _serve(
                 level="warn",
             )
     for port in server.ports:
-        facts.note("listening", **_where_it_listens(port))
+        facts.note("listening", _where_it_listens(port))
     if page is not None:
         page.start(server, loop)
-        facts.note("the page and /metrics", url=page.url)
+        facts.note("the page and /metrics", {"url": page.url})
     typer.echo(f"ready {','.join(map(str, first))}")
     sys.stdout.flush()
     await stop.wait()

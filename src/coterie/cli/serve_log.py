@@ -95,8 +95,9 @@ class FactLog:
         elif len(self._lines) == 1:
             self.soon(self.flush)
 
-    def note(self, text: str, *, level: Level = "info", **fields: Any) -> None:
+    def note(self, text: str, fields: Mapping[str, str | int] | None = None, *, level: Level = "info") -> None:
         """Write a line about the broker itself, with fields."""
+        fields = fields or {}
         time = _time(self._now_ms())
         if self._as_json:
             line = json.dumps({"time": time, "level": level, "note": text, **fields})

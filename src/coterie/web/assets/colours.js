@@ -2,7 +2,7 @@
 // the group has it already, the next one is taken, so that members of a small group can be told apart.
 {
   const HUES = [210, 32, 145, 285, 55, 320, 178, 95, 250, 20, 75, 195];
-  const SHADES = [0, -13, 12];
+  const SHADES = [0, -12, 10];
   const SLOTS = HUES.length * SHADES.length;
   const GAP = "#d3213d";
 
@@ -45,7 +45,7 @@
 
   const shade = (slot, dark) => {
     const lighter = SHADES[Math.floor(slot / HUES.length)];
-    return [HUES[slot % HUES.length], dark ? 50 : 60, (dark ? 45 : 50) + lighter];
+    return [HUES[slot % HUES.length], dark ? 50 : 62, (dark ? 43 : 42) + lighter];
   };
 
   Coterie.css = ([hue, saturation, lightness]) => `hsl(${hue} ${saturation}% ${lightness}%)`;
