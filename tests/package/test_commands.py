@@ -59,7 +59,6 @@ NEEDS = {
         "pyarrow is needed to read the Parquet tables: pip install '",
     ),
     "web": ("the page needs starlette: pip install '", "[web]'"),
-    "serve --memory --web --web-address 127.0.0.1:0": ("the page needs starlette: pip install '", "[web]'"),
     "compare-designs --members 2 --seeds 0 --real": ("--real is not available: ZooKeeper", ""),
 }
 """What is missing, and how to come by it; ZooKeeper lacks Java or pyspark."""

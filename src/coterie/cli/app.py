@@ -17,7 +17,14 @@ from coterie.cli.groups_app import groups_app
 from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets, use_profile
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
-from coterie.cli.web_command import MetricsCompat, Traces, WebAddress, Webhook, web_command, web_options
+from coterie.cli.web_command import (
+    ServeMetricsCompat,
+    ServeTraces,
+    ServeWebAddress,
+    ServeWebhook,
+    web_command,
+    web_options,
+)
 
 app = typer.Typer(
     cls=FrontPage,
@@ -85,9 +92,7 @@ class LogFormatChoice(StrEnum):
 @app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=HOST)] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.", show_default=PORT)
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: a free one.", show_default=PORT)] = None,
     advertise: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Address advertised to clients, if different."),
@@ -114,7 +119,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Listen with TLS and passwords (SASL_SSL). A test CA, a certificate and a user are made in DIR, once.",
+            help="TLS and passwords; DIR gets a test CA and a user.",
         ),
     ] = None,
     test_controls: Annotated[
@@ -131,17 +136,17 @@ def serve(
     ] = None,
     log: Annotated[
         LogChoice,
-        typer.Option(help="Log to stderr. text: group events. all: also commits and rejoins. json: all, as JSON."),
+        typer.Option(help="Log group events (text), commits and rejoins too (all), or all as JSON."),
     ] = LogChoice.text,
     log_format: Annotated[
         LogFormatChoice | None,
-        typer.Option("--log-format", help="Lines of logfmt (text), or of JSON.", show_default="text"),
+        typer.Option("--log-format", help="Lines of logfmt, or of JSON."),
     ] = None,
-    web: Annotated[bool, typer.Option("--web", help="Show the groups on a page, and serve /metrics.")] = False,
-    web_address: WebAddress = None,
-    metrics_compat: MetricsCompat = None,
-    webhook: Webhook = None,
-    traces: Traces = False,
+    web: Annotated[bool, typer.Option("--web", help="Show the groups on a page (docs/web.md).")] = False,
+    web_address: ServeWebAddress = None,
+    metrics_compat: ServeMetricsCompat = None,
+    webhook: ServeWebhook = None,
+    traces: ServeTraces = False,
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
@@ -158,12 +163,7 @@ def serve(
     With --test-controls the line goes on: controls http://HOST:PORT. Tests in any language control the broker there
     (docs/testing-recipes.md).
 
-    With --web a page shows the groups live, worst first: who owned which partition when, each rebalance with its story,
-    what it cost, and the lag (docs/web.md). It needs the extra web; /metrics needs metrics.
-
     Try it: coterie serve --memory --port 0
-
-    Try it: coterie serve --web
     """
     from coterie.cli.serve import serve as run
 

@@ -80,14 +80,14 @@ def serve(
     where = _data_directory(settings, data, memory=memory or (test_controls and data is None))
     as_json = (log_format or ("json" if log == "json" else "text")) == "json"
     facts = FactLog(sys.stderr, as_json=as_json, shows_all=log in {"all", "json"})
+    if web is not None and test_controls:
+        raise CoterieError("--web and --test-controls contradict each other: give one of them")
+    page = _page_of(web, facts) if web is not None else None
     facts.note(f"Coterie {coterie.__version__} starts", {"pid": os.getpid(), "nodes": nodes})
     for ignored in settings.ignored:
         facts.note(str(ignored), level="warn")
     raise_file_limit()
     chosen: Flush = flush or settings.coterie_flush
-    if web is not None and test_controls:
-        raise CoterieError("--web and --test-controls contradict each other: give one of them")
-    page = _page_of(web, facts) if web is not None else None
     facts.note(_FLUSHES["memory" if where is None else chosen], _where_data_is(where, chosen))
     if test_controls:
         from coterie.cli.serve_for_tests import serve_for_tests

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +13,18 @@ from coterie.cli.options import Bootstrap, CommandError, Config, Sets
 if TYPE_CHECKING:
     from coterie.web.serving import WebOptions
 
-__all__ = ["MetricsCompat", "Traces", "WebAddress", "Webhook", "web_command", "web_options"]
+__all__ = [
+    "MetricsCompat",
+    "ServeMetricsCompat",
+    "ServeTraces",
+    "ServeWebAddress",
+    "ServeWebhook",
+    "Traces",
+    "WebAddress",
+    "Webhook",
+    "web_command",
+    "web_options",
+]
 
 
 class CompatChoice(StrEnum):
@@ -20,25 +32,32 @@ class CompatChoice(StrEnum):
     kminion = "kminion"
 
 
-WebAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--web-address",
-        metavar="HOST:PORT",
-        help="Address of the page. Other machines need COTERIE_WEB_TOKEN.",
-        show_default="127.0.0.1:9080",
-    ),
-]
-MetricsCompat = Annotated[
-    CompatChoice | None,
-    typer.Option("--metrics-compat", help="Serve metrics under the names of this exporter, too."),
-]
-Webhook = Annotated[
-    str | None, typer.Option("--webhook", metavar="URL", help="POST findings there as JSON, when they begin and end.")
-]
-Traces = Annotated[
-    bool, typer.Option("--traces", help="Send a span for each rebalance, as OTEL_EXPORTER_OTLP_ENDPOINT says.")
-]
+_ADDRESS = typer.Option(
+    "--web-address",
+    metavar="HOST:PORT",
+    help="Address of the page. Other machines need COTERIE_WEB_TOKEN.",
+    show_default="127.0.0.1:9080",
+)
+_COMPAT = typer.Option("--metrics-compat", help="Serve metrics under the names of this exporter, too.")
+_WEBHOOK = typer.Option("--webhook", metavar="URL", help="POST findings there as JSON, when they begin and end.")
+_TRACES = typer.Option("--traces", help="Send a span for each rebalance, as OTEL_EXPORTER_OTLP_ENDPOINT says.")
+
+
+def _hidden(option: Any) -> Any:
+    """Return an option that the help does not show: that of `coterie serve` has no room for it."""
+    same = copy(option)
+    same.hidden = True
+    return same
+
+
+WebAddress = Annotated[str | None, _ADDRESS]
+MetricsCompat = Annotated[CompatChoice | None, _COMPAT]
+Webhook = Annotated[str | None, _WEBHOOK]
+Traces = Annotated[bool, _TRACES]
+ServeWebAddress = Annotated[str | None, _hidden(_ADDRESS)]
+ServeMetricsCompat = Annotated[CompatChoice | None, _hidden(_COMPAT)]
+ServeWebhook = Annotated[str | None, _hidden(_WEBHOOK)]
+ServeTraces = Annotated[bool, _hidden(_TRACES)]
 
 
 def web_options(
