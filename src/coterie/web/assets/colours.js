@@ -1,8 +1,8 @@
 // Colours of members: a client id and host begin with the same colour in every group, every time. If another member of
 // the group has it already, the next one is taken, so that members of a small group can be told apart.
 {
-  const HUES = [210, 32, 145, 285, 55, 320, 178, 95, 250, 20, 75, 195];
-  const SHADES = [0, -12, 10];
+  const HUES = [212, 30, 150, 275, 55, 318, 185];
+  const SHADES = [0, -12, 10, -20];
   const SLOTS = HUES.length * SHADES.length;
   const GAP = "#d3213d";
 
