@@ -178,7 +178,10 @@
       const cost = this.history.unknownCost
         ? ` The cost of ${Coterie.plural(this.history.unknownCost, "rebalance")} is unknown and not in the sum.`
         : "";
-      this.note.textContent = `${grades}${grain}${cost}`;
+      const avoidable = this.history.unknownAvoidable
+        ? ` The avoidable part of ${Coterie.plural(this.history.unknownAvoidable, "rebalance")} is unknown.`
+        : "";
+      this.note.textContent = `${grades}${grain}${cost}${avoidable}`;
     }
 
     finding(one) {

@@ -99,6 +99,7 @@
         let sum = 0;
         return Float64Array.from(changes, (change) => (sum += change[at]));
       });
+      this.unknownAvoidable = this.rows.filter((row) => isKnown(row) && row.avoidable === null).length;
       this.unknownCost = this.rows.filter((row) => row.ended !== null && !isKnown(row)).length;
     }
 
