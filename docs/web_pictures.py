@@ -19,7 +19,7 @@ from coterie.web.groups import WatchedGroups, from_facts  # noqa: E402
 from coterie.web.page import file_page  # noqa: E402
 from web.browsing import browser, opened  # noqa: E402
 
-PICTURES = HERE / "pictures"
+PICTURES = HERE / "screens"
 
 
 def sampled(groups: WatchedGroups, name: str, topic: str, minutes: int, pauses: Iterable[tuple[int, int]]) -> None:

@@ -83,12 +83,10 @@ def serve(
     if web is not None and test_controls:
         raise CoterieError("--web and --test-controls contradict each other: give one of them")
     page = _page_of(web, facts) if web is not None else None
-    facts.note(f"Coterie {coterie.__version__} starts", {"pid": os.getpid(), "nodes": nodes})
     for ignored in settings.ignored:
         facts.note(str(ignored), level="warn")
     raise_file_limit()
     chosen: Flush = flush or settings.coterie_flush
-    facts.note(_FLUSHES["memory" if where is None else chosen], _where_data_is(where, chosen))
     if test_controls:
         from coterie.cli.serve_for_tests import serve_for_tests
 
@@ -114,8 +112,11 @@ def _data_directory(settings: BrokerSettings, data: Path | None, *, memory: bool
     return where
 
 
-def _where_data_is(where: Path | None, flush: Flush) -> dict[str, str | int]:
-    return {"data": "memory"} if where is None else {"data": str(where.resolve()), "flush": flush}
+def note_start(facts: FactLog, data: Path | None, flush: Flush, nodes: int) -> None:
+    """Write what starts, where its data is, and how it is flushed."""
+    facts.note(f"Coterie {coterie.__version__} starts", {"pid": os.getpid(), "nodes": nodes})
+    where = {"data": "memory"} if data is None else {"data": str(data.resolve()), "flush": flush}
+    facts.note(_FLUSHES["memory" if data is None else flush], where)
 
 
 def _listeners(
@@ -166,6 +167,7 @@ async def _serve(
 
     def opened(wall: WallClock) -> Cluster:
         cluster = open_cluster(data, settings, flush, nodes, wall)
+        note_start(facts, data, flush, nodes)  # not before: an error at the start is the only line
         facts.opened(cluster.directory)
         return cluster
 

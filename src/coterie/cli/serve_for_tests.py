@@ -44,7 +44,7 @@ def serve_for_tests(
     address: str | None,
 ) -> None:
     """Run until a signal. A second signal exits immediately."""
-    from coterie.cli.serve import parse_address
+    from coterie.cli.serve import note_start, parse_address
 
     if settings.log_dirs and data is None:
         facts.note(
@@ -70,6 +70,7 @@ def serve_for_tests(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop_or_quit)
     controls.start()
+    note_start(facts, data, flush, nodes)
     try:
         if directory is not None:
             for line in directory.write_client_settings(controls.broker.bootstrap_servers):
