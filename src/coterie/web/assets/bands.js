@@ -23,6 +23,24 @@
   };
   Coterie.bandColours = colours;
 
+  /** What the looks in a band mean. */
+  Coterie.BAND_KEYS = {
+    owners: [["hatched", "silent until its session ended"]],
+    rebalances: [
+      ["light", "first phase"],
+      ["dark", "second phase"],
+    ],
+    cost: [
+      ["cost", "unassigned"],
+      ["bad", "its avoidable part"],
+      ["behind", "crashed, until the session ended"],
+    ],
+    lag: [
+      ["lag", "records"],
+      ["behind", "seconds, dashed"],
+    ],
+  };
+
   const fitted = (context, text, width) => {
     if (context.measureText(text).width <= width) return text;
     let cut = text;

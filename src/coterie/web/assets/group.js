@@ -9,22 +9,6 @@
     ["lag", "Lag", 76],
   ];
   const SHOWN_FINDINGS = 4;
-  const KEYS = {
-    owners: [["hatched", "silent until its session ended"]],
-    rebalances: [
-      ["light", "first phase"],
-      ["dark", "second phase"],
-    ],
-    cost: [
-      ["cost", "unassigned"],
-      ["bad", "its avoidable part"],
-      ["behind", "crashed, until the session ended"],
-    ],
-    lag: [
-      ["lag", "records"],
-      ["behind", "seconds, dashed"],
-    ],
-  };
   const HELP =
     "Arrow left and right: move in time. Plus and minus: zoom. Arrow up and down: move in the partitions. " +
     "Page up and down: zoom in the partitions. N and P: next and previous rebalance. Home: everything. " +
@@ -93,7 +77,7 @@
       const bands = BANDS.map(([id, title]) => {
         const canvas = make("canvas", { id: `band-${id}`, role: "img", "aria-label": title || "Time axis" });
         this.canvases[id] = canvas;
-        const key = (KEYS[id] || []).map(([look, text]) =>
+        const key = (Coterie.BAND_KEYS[id] || []).map(([look, text]) =>
           make("span", {}, make("i", { class: `key ${look}`, "aria-hidden": "true" }), text),
         );
         const head = title ? make("div", { class: "head" }, make("h3", {}, title), ...key) : null;
