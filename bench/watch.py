@@ -41,13 +41,13 @@ class Committer(threading.Thread):
 
     def __init__(self, bootstrap: str, groups: int, partitions: int, rate: int) -> None:
         super().__init__(daemon=True)
-        self._bootstrap, self._groups, self._partitions = bootstrap, groups, partitions
+        self._where, self._groups, self._partitions = bootstrap, groups, partitions
         self._pause = partitions / rate
         self.commits = 0
         self.stop = threading.Event()
 
     def run(self) -> None:
-        with Admin(bootstrap_servers=self._bootstrap) as admin:
+        with Admin(bootstrap_servers=self._where) as admin:
             due, turn = time.monotonic(), 0
             while not self.stop.is_set():
                 offsets = {TopicPartition("t", one): OffsetAndMetadata(turn) for one in range(self._partitions)}

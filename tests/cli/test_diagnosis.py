@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 
 from coterie import Broker, Consumer, Producer
 from coterie.cli.app import app
+from coterie.cli.diagnosis import _loop, _stoppable
 from coterie.cli.diagnosis_sources import parse_time, parse_zone
 from coterie.cli.options import CommandError
 from coterie.client.admin import Admin, NewTopic
+from coterie.errors import AuthorizationError, RequestTimedOutError
 from diagnosis.test_merge import RECORDED
 
 pytestmark = pytest.mark.real_time
@@ -196,6 +198,29 @@ def test_a_profile_has_the_settings_of_a_cluster(
         and "there is no" in missing.stderr
         and "give the name" in wrong.stderr
     )
+
+
+class Unreliable:
+    """A cluster that is away three times, and then refuses."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def poll(self, _timeout: float) -> int:
+        self.calls += 1
+        raise RequestTimedOutError("no broker can be reached") if self.calls < 4 else AuthorizationError("not allowed")
+
+    def sample(self) -> int:
+        return 0
+
+
+def test_a_watch_goes_on_when_the_cluster_is_away_and_ends_when_it_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = Unreliable()
+    with _stoppable() as stop, pytest.raises(AuthorizationError):
+        _loop(cluster, stop, every_s=60, for_s=PATIENCE_S, step=lambda: None)  # type: ignore[arg-type]
+    assert cluster.calls == 4 and capsys.readouterr().err.count("trying again") == 1
 
 
 def test_a_log_of_something_else_says_so(crashed: Crashed, tmp_path: Path) -> None:

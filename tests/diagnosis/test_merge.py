@@ -16,8 +16,9 @@ from coterie.diagnosis.causes import causes_agree
 from coterie.diagnosis.evidence import STRENGTH, near
 from coterie.diagnosis.merge import merge, merge_all
 from coterie.diagnosis.records import OffsetsTopic
-from coterie.facts import Cause
-from coterie.ledger.derived import DerivedCause
+from coterie.facts import AssignmentStored, Cause
+from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
+from diagnosis.script import Life
 
 RECORDED = Path(__file__).with_name("recorded")
 
@@ -124,6 +125,30 @@ def test_sources_that_contradict_each_other_say_so() -> None:
     (claim,) = one.disagreements["cause"]
     assert claim.value == DerivedCause.MEMBER_GONE
     assert one.to_json()["cause"]["disagreements"][0]["grade"] == "derived"
+
+
+def test_members_that_leave_right_after_each_other_are_dropped_in_their_own_rebalances() -> None:
+    found = []
+    for grade in (Grade.OBSERVED, Grade.DERIVED):
+        life = Life(took_ms=200, grade=grade)
+        for index, name in enumerate("abc"):
+            life.join(name, at=1_000 + index * 5_000)
+        for name, at in (("b", 60_000), ("c", 60_500)):
+            gone = life.ids[name]
+            if grade is Grade.OBSERVED:
+                life.leave(name, at)
+                continue
+            del life.ids[name]
+            generation, rest = life.generation, list(life.ids.values())
+            cause = DerivedCause.MEMBER_GONE
+            life.add(RebalanceSeen(at + 200, "g", cause, gone, None, generation, rest, generation + 1, "range", ""))
+            life.add(MemberGone(at + 200, "g", gone, None))
+            life.add(AssignmentStored(at + 200, "g", generation + 1, life.assignments(rest)))
+            life.generation += 1
+        found.append(life.builder.histories()["g"])
+    merged_history = merge(found)
+    assert [len(one.dropped.value or ()) for one in merged_history.rebalances] == [0, 0, 0, 1, 1]
+    assert not [one.disagreements for one in merged_history.rebalances if one.disagreements]
 
 
 # --- what a real Kafka 4.3.1 wrote ------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +30,8 @@ from coterie.diagnosis.broker_log import read_logs
 from coterie.diagnosis.cluster_watch import SETTINGS, ClusterWatch
 from coterie.diagnosis.detectors import findings_of
 from coterie.diagnosis.merge import merge_all
+from coterie.facts import Cause
+from coterie.ledger.derived import DerivedCause
 from coterie.settings.client_settings import AdminSettings
 from coterie.settings.consumer_settings import ConsumerSettings
 from soak.night_scenes import SCENES, Scene
@@ -44,22 +46,36 @@ BROKER = {
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
 Histories = dict[str, GroupHistory]
+MOVED = "coordinator-moved"
+ANY = {str(one) for one in (*Cause, *DerivedCause)}
+AFTER_RESTART_S = 20
 
 
 @dataclass
 class Running:
     bootstrap: str
     log: Path | None
+    restart: Callable[[], None]
 
 
 @contextmanager
 def running(name: str, directory: Path) -> Iterator[Running]:
     if name == "apache":
         with ApacheKafka(BROKER, loggers={"org.apache.kafka.coordinator.group": "INFO"}) as kafka:
-            yield Running(kafka.bootstrap, kafka.log)
+
+            def restart_kafka() -> None:
+                kafka.stop()
+                kafka.start()
+
+            yield Running(kafka.bootstrap, kafka.log, restart_kafka)
         return
     with BrokerProcess(directory, BROKER) as broker:
-        yield Running(broker.bootstrap, None)
+
+        def restart() -> None:
+            broker.stop()
+            broker.start()
+
+        yield Running(broker.bootstrap, None, restart)
 
 
 @dataclass
@@ -99,14 +115,13 @@ def play(name: str, seed: int, only: list[str]) -> bool:
                 watch.poll(0.5)
                 watch.sample()
                 time.sleep(1)
-            for _ in range(4):
-                watch.poll(0.5)
-            watch.sample()
-            sources = {grade: found for grade, found in watch.sources().items() if found}
+            sources = collected(watch, broker)
             failed = {scene.group: one.result() for one, scene in done.items() if one.result()}
-        if broker.log is not None:
-            with broker.log.open(errors="replace") as lines:
-                sources["logged"] = read_logs([("server.log", iter(lines))]).histories()
+            moved = {scene.group for kind, scene in scenes if kind == MOVED}
+            if moved:
+                restarted(broker, [scene for _, scene in scenes if scene.group in moved])
+                for source, found in collected(watch, broker).items():
+                    sources[source] |= {group: one for group, one in found.items() if group in moved}
         for _, scene in scenes:
             scene.end()
     sources["all"] = merge_all(list(sources.values()))
@@ -150,6 +165,26 @@ def make_scenes(broker: Running, directory: Path, seed: int, only: list[str]) ->
     return scenes
 
 
+def collected(watch: ClusterWatch, broker: Running) -> dict[str, Histories]:
+    """Return what each source knows now."""
+    for _ in range(20):
+        watch.poll(0.5)
+    watch.sample()
+    sources = {grade: merge_all([found]) for grade, found in watch.sources().items() if found}
+    if broker.log is not None:
+        with broker.log.open(errors="replace") as lines:
+            sources["logged"] = read_logs([("server.log", iter(lines))]).histories()
+    return sources
+
+
+def restarted(broker: Running, scenes: list[Scene]) -> None:
+    """Restart the broker at the end of the night. Only one scene is judged after it; its members stay."""
+    for scene in scenes:
+        scene.note("the coordinator starts again", ANY, "")
+    broker.restart()
+    time.sleep(AFTER_RESTART_S)
+
+
 def played(scene: Scene, play_it: object) -> str:
     """Play a scene. Returns why it did not get to its end; empty if it did."""
     assert callable(play_it)
@@ -189,7 +224,8 @@ def judge(scene: Scene, history: GroupHistory, one: ExplainedRebalance) -> tuple
     low = one.began_ms.value if one.began_ms.bound.value == "" else None
     high = one.ended_ms.value
     begin = (low if low is not None else one.at_ms) - SLACK_MS
-    end = max(high or 0, one.at_ms) + SLACK_MS
+    noticed = max(each.at_ms or 0 for each in one.cause.evidence)  # of a sample: some time after it
+    end = max(high or 0, one.at_ms, noticed) + SLACK_MS
     deeds = [deed for deed in scene.deeds if deed.from_ms <= end and deed.to_ms >= begin]
     who = history.name_of(one.member.value) if one.member.value else None
     by_id = history.members.get(one.member.value or "")

@@ -234,6 +234,7 @@ def different_subscriptions(scene: Scene) -> None:
 
 
 def skewed(scene: Scene) -> None:
+    """Two members, nothing more: the topics make it a skewed assignment."""
     scene.start("coterie", "one")
     scene.start("coterie", "two")
 
@@ -325,5 +326,6 @@ SCENES: Mapping[str, Plan] = {
     "lag": Plan(lag_without_members, {"lag-without-members"}, protocols=BOTH),
     "unread": Plan(unread_topic, {"unread-topic"}, topics={"t": 4, "u": 4}),
     "autoscaler": Plan(autoscaler, {"autoscaler-storm"}),
+    "coordinator-moved": Plan(skewed, {"coordinator-moved"}, {"crash", "heartbeat-lost"}),
     "loop": Plan(rebalance_loop, {"rebalance-loop"}, {"different-subscriptions"}, {"t": 4, "u": 4}),
 }

@@ -33,6 +33,7 @@ from coterie.diagnosis.evidence import Bound
 from coterie.diagnosis.ledger_file import LedgerFile
 from coterie.diagnosis.model import ExplainedRebalance, Finding, GroupHistory, worst_first
 from coterie.diagnosis.whatif import with_savings
+from coterie.errors import AuthenticationError, AuthorizationError, KafkaError
 
 _OBJECTS = ("json", "yaml")
 _WORDY = ("SUMMARY", "MEMBERS", "REASON", "MEMBER")
@@ -184,12 +185,22 @@ def _loop(watch: ClusterWatch, stop: _Stop, every_s: float, for_s: float | None,
     """Read all the time and sample now and then, until a signal or the end of the time."""
     begin = time.monotonic()
     sampled = begin - every_s
+    problem = ""
     while not stop.asked and (for_s is None or time.monotonic() - begin < for_s):
-        watch.poll(_POLL_S)
-        if time.monotonic() - sampled >= every_s:
-            sampled = time.monotonic()
-            watch.sample()
-            step()
+        try:
+            watch.poll(_POLL_S)
+            if time.monotonic() - sampled >= every_s:
+                sampled = time.monotonic()
+                watch.sample()
+                step()
+                problem = ""
+        except (AuthenticationError, AuthorizationError):
+            raise
+        except KafkaError as error:  # the cluster is away for a while: say it once, and try again
+            if str(error) != problem:
+                note(f"{error}; trying again")
+            problem = str(error)
+            time.sleep(_POLL_S)
 
 
 def groups_watch(options: SourceOptions, output: str, *, every_s: float, for_s: float | None) -> None:

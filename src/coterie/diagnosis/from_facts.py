@@ -95,12 +95,12 @@ class HistoryBuilder:
     def _track(self, fact: Fact, at: Evidence) -> None:
         """Note where the steps of the rebalance stand that is running, or was just ended."""
         group_id = fact.group_id
-        if type(fact) in _GOING:
+        book = self._ledger.book_of(group_id)
+        if type(fact) in _GOING and (book is None or book.running() is None):
             how = _member(self._history(group_id), getattr(fact, "member_id", "")).departure.value
             self._went.setdefault(group_id, {})[getattr(fact, "member_id", "")] = fact.at_ms, how or ""
         if isinstance(fact, facts.MemberJoined):
             self._came.setdefault(group_id, []).append(fact.member_id)
-        book = self._ledger.book_of(group_id)
         if book is None or not book.rebalances:
             return
         seen = self._seen.setdefault(group_id, {})
