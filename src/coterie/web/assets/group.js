@@ -301,8 +301,7 @@
         return;
       }
       const { width, height } = this.area("owners");
-      const byX = event.clientX - before.x;
-      const byY = event.clientY - before.y;
+      const [byX, byY] = [event.clientX - before.x, event.clientY - before.y];
       this.dragged += Math.abs(byX) + Math.abs(byY);
       if (this.dragged > 4 && !this.bands.hasPointerCapture(event.pointerId)) {
         this.bands.setPointerCapture(event.pointerId);
@@ -475,8 +474,7 @@
         this.setLink();
         this.legend.replaceChildren(Coterie.legend(this.history, this.view, this.palette));
         this.describe();
-        const focused = document.activeElement;
-        if (!this.table.contains(focused)) {
+        if (!this.table.contains(document.activeElement)) {
           this.table.replaceChildren(
             Coterie.rebalanceTable(this.history, this.view, this.chosen, (row) => this.choose(row)),
           );
