@@ -14,13 +14,19 @@ KEEP ?=
 RUNS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: night transactions-soak corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare
+.PHONY: night transactions-soak corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: venv ## a two-minute guided run: members join, leave, crash and are redeployed; then a report (ARGS="--keep")
 	@$(BIN)/coterie demo $(ARGS)
+
+axe: ## the accessibility checks of the page's tests, with npm, into build/
+	@npm install --no-audit --no-fund --no-package-lock --prefix build/axe axe-core@4.14.0
+
+bench-page: venv ## open and pan a page of 10 000 partitions and 1 000 rebalances in Chromium
+	@$(BIN)/python bench/page.py $(ARGS)
 
 java: ## install Java for Spark with apt; needs root
 	@sh tools/java.sh

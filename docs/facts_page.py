@@ -13,8 +13,9 @@ __all__ = ["facts_page"]
 HEAD = """# Events of a group
 
 This page is generated from `coterie.facts` by `make docs`. An event of a group is called a *fact* in the code. \
-`coterie serve` writes them to stderr (`--log all`: also commits, rejoins and reconciliations, `--log json`: \
-all as JSON) and keeps them in the topic `__coterie_facts`; `coterie report` makes rebalances of them. In a test: \
+`coterie serve` writes them to stderr ([its log](web.md#the-log-of-coterie-serve); `--log all`: also commits, \
+rejoins and reconciliations, `--log json`: all as JSON) and keeps them in the topic `__coterie_facts`; \
+`coterie report` makes rebalances of them. In a test: \
 `Broker(on_fact=...)`.
 
 Every event has `at_ms` (milliseconds since 1970, by the broker's clock) and `group_id`.

@@ -64,14 +64,15 @@ NEEDS = {
         "No module named 'pyarrow'",
         "pyarrow is needed to read the Parquet tables: pip install '",
     ),
+    "web": ("the page needs starlette: pip install '", "[web]'"),
     "compare-designs --members 2 --seeds 0 --real": ("--real is not available: ZooKeeper", ""),
 }
 """What is missing, and how to come by it; ZooKeeper lacks Java or pyspark."""
 OF_EXTRAS = (
     *("coterie.adapters.", "coterie.spark.", "coterie.history."),
-    *("coterie.cli.demo.", "coterie.testing.plugin", "pyspark_coterie"),
+    *("coterie.cli.demo.", "coterie.testing.plugin", "coterie.web.app", "pyspark_coterie"),
 )
-MAY_BE_MISSING = {"aiokafka", "kafka", "kazoo", "numpy", "pandas", "pyarrow", "pyspark", "pytest"}
+MAY_BE_MISSING = {"aiokafka", "kafka", "kazoo", "numpy", "pandas", "pyarrow", "pyspark", "pytest", "starlette"}
 IMPORT_ALL = """
 import importlib, json, pkgutil, coterie
 missing = {}

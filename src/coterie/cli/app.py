@@ -18,6 +18,14 @@ from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets, use_profile
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
 from coterie.cli.transactions_app import transactions_app
+from coterie.cli.web_command import (
+    ServeMetricsCompat,
+    ServeTraces,
+    ServeWebAddress,
+    ServeWebhook,
+    web_command,
+    web_options,
+)
 
 app = typer.Typer(
     cls=FrontPage,
@@ -31,6 +39,7 @@ app.add_typer(groups_app, name="groups")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(acls_app, name="acls")
 app.add_typer(pipeline_app, name="pipeline")
+app.command("web")(web_command)
 app.command()(watch)
 app.command()(explain)
 
@@ -77,12 +86,15 @@ class LogChoice(StrEnum):
     json = "json"
 
 
+class LogFormatChoice(StrEnum):
+    text = "text"
+    json = "json"
+
+
 @app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=HOST)] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.", show_default=PORT)
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: a free one.", show_default=PORT)] = None,
     advertise: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Address advertised to clients, if different."),
@@ -109,7 +121,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Listen with TLS and passwords (SASL_SSL). A test CA, a certificate and a user are made in DIR, once.",
+            help="TLS and passwords; DIR gets a test CA and a user.",
         ),
     ] = None,
     test_controls: Annotated[
@@ -126,8 +138,17 @@ def serve(
     ] = None,
     log: Annotated[
         LogChoice,
-        typer.Option(help="Log to stderr. text: group events. all: also commits and rejoins. json: as all."),
+        typer.Option(help="Log group events (text), commits and rejoins too (all), or all as JSON."),
     ] = LogChoice.text,
+    log_format: Annotated[
+        LogFormatChoice | None,
+        typer.Option("--log-format", help="Lines of logfmt, or of JSON."),
+    ] = None,
+    web: Annotated[bool, typer.Option("--web", help="Show the groups on a page (docs/web.md).")] = False,
+    web_address: ServeWebAddress = None,
+    metrics_compat: ServeMetricsCompat = None,
+    webhook: ServeWebhook = None,
+    traces: ServeTraces = False,
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
@@ -159,9 +180,11 @@ def serve(
         sets=set_ or [],
         config=config,
         log=log.value,
+        log_format=log_format.value if log_format else None,
         secure=secure,
         test_controls=test_controls,
         controls=controls,
+        web=web_options(web_address, metrics_compat, webhook, traces=traces, wanted=web),
     )
 
 

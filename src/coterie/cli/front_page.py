@@ -28,10 +28,11 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "transactions": "list, describe and abort transactions",
         "acls": "list, add and remove rights of users",
     },
-    "Find out why a group rebalanced, and what would happen": {
+    "Find out why a group rebalanced, what it cost, and what would happen": {
+        "web": "show groups on a page, live, and serve /metrics",
         "watch": "read the groups of a cluster into a ledger",
         "explain": "explain every rebalance in the log of a broker",
-        "report": "write an HTML report from a data directory",
+        "report": "write that page as one file, from a data directory",
         "pipeline": "export group history to Parquet (needs Spark)",
         "assign": "compare assignors for a group and a change",
         "sim": "simulate groups with random faults, from a seed",

@@ -13,8 +13,9 @@ from uuid import UUID
 
 import typer
 
+from coterie.diagnosis import Grade
 from coterie.errors import CoterieError, MalformedError
-from coterie.facts import Fact
+from coterie.facts import AssignmentStored, Fact
 from coterie.ledger import fold, intervals_of, read_fact
 from coterie.ledger.derived import derived_facts
 from coterie.ledger.written_facts import FACTS_TOPIC
@@ -26,8 +27,10 @@ from coterie.protocol.records import BatchRecord, records
 from coterie.storage.metadata_files import decode_partition_metadata
 from coterie.storage.stray_directories import PARTITION_FILE
 from coterie.web import picture
-from coterie.web import report as page_of
+from coterie.web.groups import from_facts
+from coterie.web.page import file_page
 from coterie.web.picture import MemberNames
+from coterie.web.report import STYLE, report_body
 
 OBSERVED = "Recorded by the broker as it happened."
 DERIVED = (
@@ -38,6 +41,11 @@ DERIVED = (
 )
 
 
+MOST_FOR_TABLES = 20_000
+"""Assignments of members in all rebalances; with more, a browser could not open the tables."""
+TOO_LARGE = "The history is too long for tables here. Choose a group with --group, or look at the bands above."
+
+
 NEWER = {"share": "KIP-932", "streams": "KIP-1071"}
 """Types of groups that are not shown yet."""
 
@@ -45,12 +53,22 @@ NEWER = {"share": "KIP-932", "streams": "KIP-1071"}
 def report(data: Path, out: Path | None, group: str | None) -> None:
     group_facts, note = _facts(data, group)
     is_picture = out is not None and out.suffix == ".svg"
-    page = _picture(group_facts) if is_picture else page_of(f"Rebalances in {data.name}", group_facts, note=note)
+    page = _picture(group_facts) if is_picture else _page(f"Rebalances in {data.name}", data, group_facts, note)
     if out is None or str(out) == "-":
         typer.echo(page, nl=False)
     else:
         out.write_text(page)
         typer.echo(f"{out}", err=True)
+
+
+def _page(title: str, data: Path, group_facts: list[Fact], note: str) -> str:
+    """Return the page of `coterie web` as one file, with the tables of the report below it."""
+    grade = Grade.OBSERVED if note.startswith(OBSERVED) else Grade.DERIVED
+    groups = from_facts(group_facts, grade, data.name, title=title, note=note)
+    details = [groups.detail(name, with_stories=True) for name in groups.groups]
+    cells = sum(len(fact.assignments) for fact in group_facts if isinstance(fact, AssignmentStored))
+    tables = report_body(group_facts, note=note) if cells <= MOST_FOR_TABLES else f"<p>{TOO_LARGE}</p>"
+    return file_page(title, groups.list(), [one for one in details if one is not None], tables, STYLE)
 
 
 def _picture(group_facts: list[Fact]) -> str:

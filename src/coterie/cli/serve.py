@@ -1,51 +1,47 @@
-"""`coterie serve`: run a broker as a process, and write the facts of its groups to stderr.
-
-A line is text for people, or JSON. A group that rebalances all the time has thousands of facts a second, so all facts
-of one turn of the event loop are one write.
-"""
+"""`coterie serve`: run a broker as a process. Its log, which `serve_log.py` writes, goes to stderr."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import os
 import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
-from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING
 
 import typer
 
+import coterie
 from coterie.broker.broker import Flush, open_cluster
 from coterie.broker.cluster import Cluster
 from coterie.broker.io.secure_directory import SecureDirectory
 from coterie.broker.io.server import Listener, Server, listeners_of, run_in_loop
-from coterie.broker.io.sockets import EVERYWHERE, address_text
+from coterie.broker.io.sockets import EVERYWHERE, Port, address_text
+from coterie.cli.serve_log import FactLog
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
-from coterie.facts import Fact, MemberAssigned, MemberRejoined, OffsetsStored
-from coterie.ledger import plain
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.storage import DataDirectory
-from coterie.structs import field_names
 
-__all__ = ["FactLog", "serve"]
+if TYPE_CHECKING:
+    from coterie.cli.web import BrokerPage
+    from coterie.web.serving import WebOptions
+
+__all__ = ["serve"]
 
 Address = tuple[str, int]
 DATA = "coterie-data"
-MAX_TEXT = 300
-MAX_ENTRIES = 3
-"""The number of entries of a list or a mapping that a line of text shows."""
-FREQUENT = (OffsetsStored, MemberRejoined, MemberAssigned)
-"""Facts that healthy groups cause all the time; text leaves them out unless all facts are asked for."""
+_FLUSHES = {
+    "sync": "a write is acknowledged when it is on disk",
+    "os": "a write is acknowledged before it is on disk, as in Kafka: a power failure may lose the last ones",
+    "memory": "data is in memory only, and is gone when the broker stops",
+}
+"""What the start says about the ways to flush."""
 
 
 def serve(
@@ -60,9 +56,11 @@ def serve(
     sets: Sequence[str],
     config: Path | None,
     log: str,
+    log_format: str | None = None,
     secure: Path | None = None,
     test_controls: bool = False,
     controls: str | None = None,
+    web: WebOptions | None = None,
 ) -> None:
     """Run until a signal, then exit with 0. An option takes precedence over the setting with the same meaning."""
     if controls is not None and not test_controls:
@@ -80,9 +78,13 @@ def serve(
         more = [f"{name}={value}" for name, value in directory.settings().items()]
         settings = BrokerSettings.load(properties=properties, environ=os.environ, sets=[*more, *sets])
     where = _data_directory(settings, data, memory=memory or (test_controls and data is None))
-    facts = FactLog(sys.stderr, as_json=log == "json", shows_all=log == "all")
+    as_json = (log_format or ("json" if log == "json" else "text")) == "json"
+    facts = FactLog(sys.stderr, as_json=as_json, shows_all=log in {"all", "json"})
+    if web is not None and test_controls:
+        raise CoterieError("--web and --test-controls contradict each other: give one of them")
+    page = _page_of(web, facts) if web is not None else None
     for ignored in settings.ignored:
-        facts.note(str(ignored))
+        facts.note(str(ignored), level="warn")
     raise_file_limit()
     chosen: Flush = flush or settings.coterie_flush
     if test_controls:
@@ -91,8 +93,10 @@ def serve(
         serve_for_tests(settings, listeners, where, chosen, nodes, facts, directory, controls)
         return
     try:
-        run_in_loop(_serve(settings, listeners, where, chosen, nodes, facts, directory))
+        run_in_loop(_serve(settings, listeners, where, chosen, nodes, facts, directory, page))
     finally:
+        if page is not None:
+            page.stop()
         facts.flush()  # facts of the last turn of the loop
 
 
@@ -106,6 +110,13 @@ def _data_directory(settings: BrokerSettings, data: Path | None, *, memory: bool
         option = "log.dirs" if data is None and settings.log_dirs else "--data"
         raise CoterieError(f"{option} {where}: is a file, not a directory")
     return where
+
+
+def note_start(facts: FactLog, data: Path | None, flush: Flush, nodes: int) -> None:
+    """Write what starts, where its data is, and how it is flushed."""
+    facts.note(f"Coterie {coterie.__version__} starts", {"pid": os.getpid(), "nodes": nodes})
+    where = {"data": "memory"} if data is None else {"data": str(data.resolve()), "flush": flush}
+    facts.note(_FLUSHES["memory" if data is None else flush], where)
 
 
 def _listeners(
@@ -146,6 +157,7 @@ async def _serve(
     nodes: int,
     facts: FactLog,
     directory: SecureDirectory | None,
+    page: BrokerPage | None = None,
 ) -> None:
     loop = asyncio.get_running_loop()
     facts.soon = loop.call_soon
@@ -155,11 +167,12 @@ async def _serve(
 
     def opened(wall: WallClock) -> Cluster:
         cluster = open_cluster(data, settings, flush, nodes, wall)
+        note_start(facts, data, flush, nodes)  # not before: an error at the start is the only line
         facts.opened(cluster.directory)
         return cluster
 
     with _rare_garbage_collection():
-        server = await Server.start(opened, facts.tell, listeners, settings, nodes)
+        server = await Server.start(opened, page.tell if page else facts.tell, listeners, settings, nodes)
     loop.add_signal_handler(signal.SIGHUP, server.reload_files)
     first = [port for port in server.ports if port.listener.name == server.port.listener.name]
     if directory is not None:
@@ -171,16 +184,36 @@ async def _serve(
         if endpoint.has_sasl and "OAUTHBEARER" in own.sasl_enabled_mechanisms and not own.has_signed_tokens:
             facts.note(
                 f"listener {endpoint.name} accepts unsecured OAUTHBEARER tokens, which everybody can make: use it for "
-                "tests only, or give sasl.oauthbearer.jwks.endpoint.url"
+                "tests only, or give sasl.oauthbearer.jwks.endpoint.url",
+                level="warn",
             )
-    if len(listeners) > 1:
-        for port in server.ports:
-            facts.note(f"listener {port.listener.name} ({port.listener.protocol}): {port}")
+    for port in server.ports:
+        facts.note("listening", _where_it_listens(port))
+    if page is not None:
+        page.start(server, loop)
+        facts.note("the page and /metrics", {"url": page.url})
     typer.echo(f"ready {','.join(map(str, first))}")
     sys.stdout.flush()
     await stop.wait()
     facts.note("shutting down (press Ctrl-C again to exit immediately)")
+    if page is not None:
+        await loop.run_in_executor(None, page.stop)  # it samples the broker until it has stopped
     await server.stop()
+    facts.note("stopped")
+
+
+def _page_of(options: WebOptions, facts: FactLog) -> BrokerPage:
+    from coterie.cli.web import BrokerPage
+
+    return BrokerPage(options, facts)
+
+
+def _where_it_listens(port: Port) -> dict[str, str | int]:
+    bound, told = address_text(port.host, port.number), address_text(*port.endpoint)
+    fields: dict[str, str | int] = {"address": bound, "listener": port.listener.name}
+    if port.listener.protocol != port.listener.name:
+        fields["protocol"] = port.listener.protocol
+    return {**fields, **({"advertised": told} if told != bound else {}), "node": port.node.node_id}
 
 
 @contextmanager
@@ -226,103 +259,3 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError):
         return  # the limit stays as it is
-
-
-# --- the log ----------------------------------------------------------------------------------------------------------
-
-
-class FactLog:
-    def __init__(self, stream: TextIO, *, as_json: bool = False, shows_all: bool = False) -> None:
-        self._stream = stream
-        self._as_json = as_json
-        self._left_out = () if shows_all or as_json else FREQUENT
-        self._lines: list[str] = []
-        self.soon: Callable[[Callable[[], None]], object] | None = None
-        """Calls a function at the end of this turn of the event loop. Without it every line is written at once."""
-
-    def tell(self, fact: Fact) -> None:
-        if type(fact) in self._left_out:
-            return
-        line = json.dumps(plain(fact)) if self._as_json else _line(fact)
-        self._lines.append(line)
-        if self.soon is None:
-            self.flush()
-        elif len(self._lines) == 1:
-            self.soon(self.flush)
-
-    def note(self, text: str) -> None:
-        self._lines.append(json.dumps({"note": text}) if self._as_json else f"coterie: {text}")
-        self.flush()
-
-    def flush(self) -> None:
-        """Write what is pending. Call it when the loop has ended, too."""
-        if not self._lines:
-            return
-        text = "\n".join(self._lines) + "\n"
-        self._lines.clear()
-        with suppress(OSError, ValueError):  # a closed pipe or a full disk does not stop the broker
-            self._stream.write(text)
-            self._stream.flush()
-
-    def opened(self, directory: DataDirectory) -> None:
-        """Write what was unusual about the data directory."""
-        if directory.topics and not directory.opening.was_clean:
-            self.note("the last shutdown was not clean: the logs were checked")
-        if directory.topics and not directory.opening.knew_ends:
-            self.note(
-                "the data directory was written by an earlier release, which did not record how far its logs were "
-                "durable: data missing at the end of a log cannot be detected at this start"
-            )
-        for (topic, partition), log in directory.logs.items():
-            for cut in log.recovery.cuts:
-                self.note(f"{topic}-{partition}: {cut}")
-        for stray in directory.opening.strays:
-            self.note(f"{stray} belongs to no topic; it was moved aside")
-
-
-def _line(fact: Fact) -> str:
-    fields = [
-        f"{name.removesuffix('_id')}={_shown(value)}"
-        for name in field_names(type(fact))
-        if name not in {"at_ms", "group_id"} and _is_worth_showing(value := getattr(fact, name))
-    ]
-    group = f" group={_escaped(fact.group_id)}" if fact.group_id else ""
-    return (
-        f"{_second(fact.at_ms // 1000)}.{fact.at_ms % 1000:03} {type(fact).__name__}{group} {' '.join(fields)}".rstrip()
-    )
-
-
-@lru_cache(maxsize=8)
-def _second(at_s: int) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S")
-
-
-def _is_worth_showing(value: Any) -> bool:
-    return value is not None and value is not False and value not in ("", (), [], {})
-
-
-def _shown(value: Any) -> str:
-    if type(value) is str:  # most are, and isinstance of Mapping is slow
-        return _escaped(value)
-    if isinstance(value, bytes):
-        return f"<{len(value)} bytes>"
-    if isinstance(value, Mapping):
-        return _shortened(
-            [f"{_shown(key)}:{_shown(one)}" for key, one in islice(value.items(), MAX_ENTRIES)], len(value)
-        )
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return _shortened([_shown(one) for one in value[:MAX_ENTRIES]], len(value))
-    text = getattr(value, "name", None) if isinstance(value, int) and not isinstance(value, bool) else None
-    return _escaped(str(text or value))
-
-
-def _escaped(text: str) -> str:
-    """Escape and shorten a text: a client id must not look like a line of the log, nor fill it."""
-    if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]}... ({len(text)} characters)"
-    return text if text.isprintable() else repr(text)[1:-1]
-
-
-def _shortened(shown: list[str], count: int) -> str:
-    rest = f", and {count - len(shown)} more" if count > len(shown) else ""
-    return f"[{', '.join(shown)}{rest}]"

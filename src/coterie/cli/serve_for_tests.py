@@ -22,7 +22,7 @@ from coterie.testing.http_controls import ControlServer, ServedBroker, TestContr
 from coterie.testing.kafka_broker import TEST_SETTINGS
 
 if TYPE_CHECKING:
-    from coterie.cli.serve import FactLog
+    from coterie.cli.serve_log import FactLog
 
 __all__ = ["ADDRESS", "DEFAULTS", "TOKEN", "serve_for_tests"]
 
@@ -44,10 +44,12 @@ def serve_for_tests(
     address: str | None,
 ) -> None:
     """Run until a signal. A second signal exits immediately."""
-    from coterie.cli.serve import parse_address
+    from coterie.cli.serve import note_start, parse_address
 
     if settings.log_dirs and data is None:
-        facts.note("log.dirs has no effect: with --test-controls data is kept in memory, unless --data is given")
+        facts.note(
+            "log.dirs has no effect: with --test-controls data is kept in memory, unless --data is given", level="warn"
+        )
 
     def make() -> ServedBroker:
         return ServedBroker(settings, listeners, data=data, flush=flush, nodes=nodes, on_fact=facts.tell)
@@ -68,6 +70,7 @@ def serve_for_tests(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop_or_quit)
     controls.start()
+    note_start(facts, data, flush, nodes)
     try:
         if directory is not None:
             for line in directory.write_client_settings(controls.broker.bootstrap_servers):
@@ -79,4 +82,4 @@ def serve_for_tests(
     finally:
         facts.note("shutting down (press Ctrl-C again to exit immediately)")
         controls.stop()
-        facts.flush()
+        facts.note("stopped")

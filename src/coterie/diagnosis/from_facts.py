@@ -166,6 +166,17 @@ class HistoryBuilder:
                     self._histories[interval.group_id].intervals.append(interval)
         return self._histories
 
+    def trim(self, rebalances: int, moves: int, intervals: int) -> None:
+        """Drop the oldest of a long history: at most so many rebalances and moves of a group, and intervals in all."""
+        for group_id in self._histories:
+            book = self._ledger.book_of(group_id)
+            kept = sum(len(one.moves) for one in book.rebalances) if book is not None else 0
+            while book is not None and len(book.rebalances) > 1 and (len(book.rebalances) > rebalances or kept > moves):
+                kept -= len(book.rebalances.popleft().moves)
+        surplus = len(self._intervals.all) - intervals
+        if surplus > 0:  # those that have not ended stay: they will
+            self._intervals.all[:surplus] = [one for one in self._intervals.all[:surplus] if one.ended_ms is None]
+
 
 def histories_of(
     sourced: Iterable[tuple[Fact, str]], grade: Grade, keep: int = KEEP_REBALANCES

@@ -433,6 +433,12 @@ class Bookmark:
         self._ledger.add(fact)
         return running if running is not None and running.outcome is not RebalanceOutcome.RUNNING else None
 
+    @property
+    def ownership(self) -> Ownership | None:
+        """The owners now; None if the group has had no rebalance."""
+        book = self._ledger.book_of(self._group_id)
+        return None if book is None else book.ownership
+
     def to_json(self) -> Any:
         book = self._ledger.book_of(self._group_id)
         if book is None:

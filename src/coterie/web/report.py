@@ -37,7 +37,7 @@ UNASSIGNED = (
     "Not counted: time before a crashed member's session timed out, and time when the group had no members."
 )
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2330; --faint: #667085; --line: #e1e5eb; --card: #f6f7f9; }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #12161c; --ink: #e6eaf0; --faint: #97a1b0; --line: #2c343f; --card: #1a2028; } }
@@ -70,16 +70,25 @@ class Section:
 
 
 def report(title: str, group_facts: Iterable[Fact], *, note: str = "", sections: Sequence[Section] = ()) -> str:
-    facts = list(group_facts)
-    rebalances, intervals, names = fold(facts), intervals_of(facts), MemberNames(facts)
-    groups = list(dict.fromkeys([one.group_id for one in rebalances] + [one.group_id for one in intervals]))
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         f"<title>{escape(title)}</title>",
         '<link rel="icon" href="data:,">',
-        f"<style>{_STYLE}</style></head><body>",
-        f"<header><h1>{escape(title)}</h1><p class='faint'>{escape(_summary(facts, rebalances, groups))}</p></header>",
+        f"<style>{STYLE}</style></head><body>",
+        f"<h1>{escape(title)}</h1>",
+        report_body(group_facts, note=note, sections=sections),
+    ]
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+def report_body(group_facts: Iterable[Fact], *, note: str = "", sections: Sequence[Section] = ()) -> str:
+    """Return the report without its title, to be put into another page."""
+    facts = list(group_facts)
+    rebalances, intervals, names = fold(facts), intervals_of(facts), MemberNames(facts)
+    groups = list(dict.fromkeys([one.group_id for one in rebalances] + [one.group_id for one in intervals]))
+    parts = [
+        f"<p class='faint'>{escape(_summary(facts, rebalances, groups))}</p>",
         f"<p>{escape(note)}</p>" if note else "",
     ]
     for group in groups:
@@ -89,7 +98,7 @@ def report(title: str, group_facts: Iterable[Fact], *, note: str = "", sections:
     if not groups:
         parts.append("<p>No group has rebalanced.</p>")
     parts += [line for section in sections for line in _section(section)]
-    return "\n".join([part for part in parts if part] + ["</body></html>", ""])
+    return "\n".join(part for part in parts if part)
 
 
 def _summary(facts: Sequence[Fact], rebalances: Sequence[Rebalance], groups: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ not happen (a wait that timed out, a fault that never fired), 404 for what there
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
 import sys
 import threading
@@ -24,6 +23,7 @@ from coterie.errors import CoterieError, IllegalStateError
 from coterie.testing.http_controls.openapi import description
 from coterie.testing.http_controls.operations import find
 from coterie.testing.http_controls.served_broker import NoSuchFaultError, TestControls
+from coterie.web.addresses import is_loopback
 
 __all__ = ["ControlServer", "is_loopback"]
 
@@ -92,16 +92,6 @@ class ControlServer:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only processes of this machine can connect to an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class _Server(ThreadingHTTPServer):

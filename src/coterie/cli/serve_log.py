@@ -1,0 +1,244 @@
+"""The log of `coterie serve`: the facts of groups and of the broker as lines of logfmt or JSON on stderr.
+
+A line of logfmt has its time, its level, what happened, and fields; a value with blanks is quoted. A group that
+rebalances all the time has thousands of facts a second, so all facts of one turn of the event loop are one write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Literal, TextIO
+
+from coterie import facts
+from coterie.broker import broker_facts
+from coterie.broker.io.clock import wall_ms
+from coterie.errors import MalformedError
+from coterie.facts import Fact
+from coterie.ledger import plain
+from coterie.protocol.subscription import read_assignment, read_subscription
+from coterie.storage import DataDirectory
+from coterie.structs import field_names
+
+__all__ = ["FactLog", "Level", "level_of"]
+
+Level = Literal["debug", "info", "warn", "error"]
+MAX_TEXT = 300
+MAX_ENTRIES = 3
+"""The number of entries of a list or a mapping that a line of text shows."""
+MAX_RANGES = 8
+"""The number of ranges of partitions of one topic that a line of text shows."""
+
+_LEVELS: Mapping[type[Fact], Level] = {
+    facts.OffsetsStored: "debug",
+    facts.MemberRejoined: "debug",
+    facts.MemberAssigned: "debug",
+    facts.MemberExpired: "warn",
+    facts.MemberMissedJoin: "warn",
+    facts.MemberMissedSync: "warn",
+    facts.MemberMissedRevocation: "warn",
+    facts.MemberTurnedAway: "warn",
+    facts.MemberIdExpired: "warn",
+    facts.JoinPhaseStuck: "warn",
+    facts.AssignorFailed: "warn",
+    facts.RecordsSkipped: "warn",
+    facts.ClockSet: "warn",
+    facts.AssignmentFailed: "error",
+    facts.WriteFailed: "error",
+    facts.Mistake: "error",
+    broker_facts.AuthenticationFailed: "warn",
+    broker_facts.AuthorizationDenied: "warn",
+    broker_facts.TransactionRefused: "warn",
+    broker_facts.FactsLeftOut: "warn",
+    broker_facts.Trouble: "error",
+}
+"""The levels of facts; the others are of level info. Healthy groups cause those of level debug all the time."""
+
+
+_NAMES = {"metadata": "owns"}
+"""Fields that a line names after what it shows of them."""
+
+
+def level_of(fact: Fact) -> Level:
+    return _LEVELS.get(type(fact), "info")
+
+
+class FactLog:
+    """Writes facts and notes. Text leaves out facts of level debug, unless all are asked for."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        as_json: bool = False,
+        shows_all: bool = False,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self._stream = stream
+        self._as_json = as_json
+        self._shows_all = shows_all
+        self._now_ms = now_ms
+        self._lines: list[str] = []
+        self.soon: Callable[[Callable[[], None]], object] | None = None
+        """Calls a function at the end of this turn of the event loop. Without it every line is written at once."""
+
+    def tell(self, fact: Fact) -> None:
+        level = _LEVELS.get(type(fact), "info")
+        if level == "debug" and not self._shows_all:
+            return
+        self._lines.append(_json_line(fact, level) if self._as_json else _line(fact, level))
+        if self.soon is None:
+            self.flush()
+        elif len(self._lines) == 1:
+            self.soon(self.flush)
+
+    def note(self, text: str, fields: Mapping[str, str | int] | None = None, *, level: Level = "info") -> None:
+        """Write a line about the broker itself, with fields."""
+        fields = fields or {}
+        time = _time(self._now_ms())
+        if self._as_json:
+            line = json.dumps({"time": time, "level": level, "note": text, **fields})
+        else:
+            line = " ".join([f"time={time} level={level} msg={_quoted(text)}", *_pairs(fields.items())])
+        self._lines.append(line)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending. Call it when the loop has ended, too."""
+        if not self._lines:
+            return
+        text = "\n".join(self._lines) + "\n"
+        self._lines.clear()
+        with suppress(OSError, ValueError):  # a closed pipe or a full disk does not stop the broker
+            self._stream.write(text)
+            self._stream.flush()
+
+    def opened(self, directory: DataDirectory) -> None:
+        """Write what was unusual about the data directory."""
+        if directory.topics and not directory.opening.was_clean:
+            self.note("the last shutdown was not clean: the logs were checked", level="warn")
+        if directory.topics and not directory.opening.knew_ends:
+            self.note(
+                "the data directory was written by an earlier release, which did not record how far its logs were "
+                "durable: data missing at the end of a log cannot be detected at this start",
+                level="warn",
+            )
+        for (topic, partition), log in directory.logs.items():
+            for cut in log.recovery.cuts:
+                self.note(f"{topic}-{partition}: {cut}", level="warn")
+        for stray in directory.opening.strays:
+            self.note(f"{stray} belongs to no topic; it was moved aside", level="warn")
+
+
+def _json_line(fact: Fact, level: Level) -> str:
+    return json.dumps({"time": _time(fact.at_ms), "level": level, **plain(fact)})
+
+
+def _line(fact: Fact, level: Level) -> str:
+    kind = type(fact)
+    group = f" group={_quoted(fact.group_id)}" if fact.group_id else ""
+    named = ((name, getattr(fact, name)) for name in field_names(kind) if name not in {"at_ms", "group_id"})
+    return " ".join([f"time={_time(fact.at_ms)} level={level} event={kind.__name__}{group}", *_pairs(named)])
+
+
+def _pairs(named: Iterable[tuple[str, Any]]) -> list[str]:
+    return [
+        f"{_NAMES.get(name) or name.removesuffix('_id')}={_quoted(_text(name, value))}"
+        for name, value in named
+        if _is_told(value)
+    ]
+
+
+def _is_told(value: Any) -> bool:
+    """Return whether a value says something: a flag that is false, or an empty list, does not."""
+    return value is not None and value is not False and value not in ("", (), [], {})
+
+
+def _time(at_ms: int) -> str:
+    return f"{_second(at_ms // 1_000)}.{at_ms % 1_000:03}Z"
+
+
+@lru_cache(maxsize=8)
+def _second(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _quoted(text: str) -> str:
+    """Quote a text that logfmt could not read back, and shorten it: a client id must not look like a field."""
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}... ({len(text)} characters)"
+    if text.isprintable() and not any(sign in text for sign in ' "=\\'):
+        return text or '""'
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, str):  # most are, and isinstance of Mapping is slow
+        return str(value)
+    if isinstance(value, bytes):
+        return _owned(value)
+    if name in {"assigned", "pending_revocation"}:
+        return _partitions(value)
+    if name in {"offsets", "partitions"} and isinstance(value, Sequence):
+        return _shortened([_place(*one) for one in value[:MAX_ENTRIES]], len(value))
+    if isinstance(value, Mapping):
+        first = islice(value.items(), MAX_ENTRIES)
+        return _shortened([f"{key}:{_content(one)}" for key, one in first], len(value))
+    if isinstance(value, Sequence):
+        return _shortened([_text("", one) for one in value[:MAX_ENTRIES]], len(value))
+    if isinstance(value, bool):
+        return "true"
+    return str(getattr(value, "name", value) if isinstance(value, int) else value)
+
+
+def _content(value: Any) -> str:
+    """Return an entry of a mapping: the assignment of a member, or anything else."""
+    if not isinstance(value, bytes):
+        return _text("", value)
+    try:
+        return _partitions(read_assignment(value).partitions) or "nothing"
+    except MalformedError:
+        return "unknown" if value else "nothing"
+
+
+def _owned(metadata: bytes) -> str:
+    """Return what a member that joins says it still owns; unknown if it is not a consumer."""
+    try:
+        return _partitions(read_subscription(metadata).owned) or "nothing"
+    except MalformedError:
+        return "unknown"
+
+
+def _place(topic: str, partition: int, offset: int | None = None) -> str:
+    return f"{topic}-{partition}" if offset is None else f"{topic}-{partition}@{offset}"
+
+
+def _partitions(by_topic: Mapping[str, Sequence[int]]) -> str:
+    """Return partitions by topic, with ranges: `orders[0-3,7] payments[1]`."""
+    first = islice(by_topic.items(), MAX_ENTRIES)
+    shown = [f"{topic}[{_ranges(sorted(numbers))}]" for topic, numbers in first if numbers]
+    return _shortened(shown, sum(1 for numbers in by_topic.values() if numbers), " ")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and number <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    shown = [str(low) if low == high else f"{low}-{high}" for low, high in ranges[:MAX_RANGES]]
+    left = sum(high - low + 1 for low, high in ranges[MAX_RANGES:])
+    return ",".join([*shown, f"and {left} more"] if left else shown)
+
+
+def _shortened(shown: list[str], count: int, between: str = ", ") -> str:
+    rest = [f"and {count - len(shown)} more"] if count > len(shown) else []
+    return between.join([*shown, *rest])
