@@ -345,4 +345,4 @@ class _TxnOffsetCommit:
         self._tx = tx
 
     def write_request(self, request: OffsetCommit, version: int) -> bytes:
-        return txn_offset_commit.write_request(self._tx, request, version)
+        return txn_offset_commit.write_request((self._tx, request), version)

@@ -52,7 +52,6 @@ _LEVELS: Mapping[type[Fact], Level] = {
     facts.Mistake: "error",
     broker_facts.AuthenticationFailed: "warn",
     broker_facts.AuthorizationDenied: "warn",
-    broker_facts.TransactionRefused: "warn",
     broker_facts.FactsLeftOut: "warn",
     broker_facts.Trouble: "error",
 }
