@@ -15,12 +15,10 @@ from coterie.cli.output import complain, message_of
 from coterie.errors import CoterieError
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
-    "Run a broker": {
+    "Run a broker, and work with it or any Kafka cluster": {
         "serve": "run a broker for any Kafka client",
         "demo": "watch a group: members join, leave, crash",
         "repair": "check a data directory for damage, and repair it",
-    },
-    "Work with any Kafka cluster": {
         "produce": "send lines to a topic",
         "consume": "print records, with or without a group",
         "topics": "list, create, describe, alter, delete topics",
