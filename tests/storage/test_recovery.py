@@ -186,6 +186,33 @@ def test_a_batch_that_goes_back_in_offsets_ends_the_log(files: Files) -> None:
     assert log.log_end_offset == 2 and "offset 0" in log.recovery.cuts[0].why
 
 
+@pytest.mark.parametrize("base_offset", [0, 1])
+def test_a_page_that_ends_within_a_base_offset_may_be_lost_alone(files: Files, base_offset: int) -> None:
+    """The base offset was 257. A page that was not written leaves zeros of its first bytes; no checksum covers them."""
+    position = _with_base_offset(files, base_offset)
+    log = PartitionLog.open(files, "t-0", LogConfig(), NOW, known=LogState(start=0, end=257))
+    assert log.log_end_offset == 257 and [cut.position for cut in log.recovery.cuts] == [position]
+
+
+@pytest.mark.parametrize("base_offset", [2, 255, 256])
+def test_a_base_offset_that_no_torn_write_leaves_is_damage(files: Files, base_offset: int) -> None:
+    _with_base_offset(files, base_offset)
+    with pytest.raises(DamageError, match=f"starts at offset {base_offset}"):
+        PartitionLog.open(files, "t-0", LogConfig(), NOW, known=LogState(start=0, end=257))
+
+
+def _with_base_offset(files: Files, base_offset: int) -> int:
+    """Write a batch of 257 records and one at offset 257, which gets another base offset; return its position."""
+    log = opened(files, LogConfig())
+    log.append(batch(*[b"many"] * 257), NOW)
+    position = log.size
+    log.append(batch(b"one"), NOW)
+    log.flush()
+    log.release()
+    overwrite(files, FIRST, position, base_offset.to_bytes(8))
+    return position
+
+
 # --- how much is read -------------------------------------------------------------------------------------------------
 
 

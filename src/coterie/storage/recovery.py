@@ -442,7 +442,7 @@ def _recover(
     """Check every batch from `first_unsure` on. If there is damage nothing is cut or written.
 
     After a clean shutdown nothing is torn: what is not whole is damage, even if all offsets are there. So is a whole
-    batch with durable records that does not continue the log: a torn write leaves no such thing.
+    batch with durable records that does not continue the log, unless a torn write can leave it.
     """
     segments, damages = loaded.segments, loaded.damages
     durable_end, holes_below = (known.end, known.gaps_below) if known is not None else (0, 0)
@@ -458,7 +458,11 @@ def _recover(
                 loaded.note(found, segment=segment)
         except BatchError as error:
             why = str(error)
-            is_misplaced = isinstance(error, MisplacedBatchError) and error.base_offset < durable_end
+            is_misplaced = (
+                isinstance(error, MisplacedBatchError)
+                and error.base_offset < durable_end
+                and not _may_be_torn(error.base_offset, segment.next_offset)
+            )
         # It must reach `due`: the end of what was durable, or the next segment. Of a log whose ends were not kept, and
         # where compaction left gaps, nothing is known to be missing.
         due = min([durable_end, *(after.base_offset for after in segments[slot + 1 : slot + 2])])
@@ -486,6 +490,15 @@ def _recover(
     if loaded.log_end_offset < durable_end and not damages:
         wrong = f"ends at offset {loaded.log_end_offset}"
         damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end_offset, durable_end)))
+
+
+def _may_be_torn(base_offset: int, expected: int) -> bool:
+    """Return whether a whole batch has this base offset because its write was torn.
+
+    No checksum covers the base offset, and a page may end inside of it. If that page was not written, and the next one
+    was, the first bytes of the offset are zero and the others are right.
+    """
+    return any(base_offset == expected % (1 << bits) for bits in range(0, 64, 8))
 
 
 def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segment]) -> Iterator[Cut]:
