@@ -265,9 +265,8 @@ def timeline(history: GroupHistory, width: int, most: int) -> list[str]:
     begin = max(history.from_ms or 0, min(one.began_ms for one in history.intervals))
     end = max(history.to_ms or 0, begin + 1)
     partitions = sorted({one.partition for one in history.intervals})
-    names: dict[str, str] = {}
-    for one in history.intervals:
-        names.setdefault(history.name_of(one.owner), _LETTERS[len(names) % len(_LETTERS)])
+    names = _owner_names(history, end)
+    letters = {name: _LETTERS[at % len(_LETTERS)] for at, name in enumerate(dict.fromkeys(names.values()))}
     labels = {partition: f"{partition[0]}-{partition[1]}" for partition in partitions[:most]}
     room = max(width - max(map(len, labels.values())) - 2, 10)
     step = (end - begin) / room
@@ -279,13 +278,30 @@ def timeline(history: GroupHistory, width: int, most: int) -> list[str]:
             if one.partition == partition:
                 first = max(int((one.began_ms - begin) / step), 0)
                 last = room if one.ended_ms is None else int((one.ended_ms - begin) / step + 0.999)
-                cells[first:last] = names[history.name_of(one.owner)] * (min(last, room) - first)
+                cells[first:last] = letters[names[one.owner]] * (min(last, room) - first)
         lines.append(f"{label:{width - room}}{''.join(cells[:room])}")
     if len(partitions) > most:
         lines.append(f"... and {len(partitions) - most} partitions more (--rows)")
-    lines.append("  ".join(f"{letter} = {name}" for name, letter in names.items()))
+    lines.append("  ".join(f"{letter} = {name}" for name, letter in letters.items()))
     lines.append(". = unassigned   | = rebalance   A crashed member owns its partitions until its session ends.")
     return lines
+
+
+def _owner_names(history: GroupHistory, end: int) -> Mapping[str, str]:
+    """Return a name for each owner. Members of one name that follow each other share it; others are numbered."""
+    spans: dict[str, tuple[int, int]] = {}
+    for one in history.intervals:
+        began, ended = spans.get(one.owner, (one.began_ms, 0))
+        spans[one.owner] = min(began, one.began_ms), max(ended, end if one.ended_ms is None else one.ended_ms)
+    names: dict[str, str] = {}
+    busy_until: dict[str, list[int]] = {}
+    for owner, (began, ended) in sorted(spans.items(), key=lambda item: item[1][0]):
+        name = history.name_of(owner)
+        ends = busy_until.setdefault(name, [])
+        number = next((at for at, until in enumerate(ends) if until <= began), len(ends))
+        ends[number : number + 1] = [ended]
+        names[owner] = f"{name} ({number + 1})" if number else name
+    return names
 
 
 def _marks(history: GroupHistory, begin: int, step: float, room: int) -> str:
