@@ -22,7 +22,6 @@ from broker.speaker import produce_request
 from client.consumers import QUICK, until
 from client.transacting import (
     DYING,
-    HAS_COORDINATOR,
     WAIT_S,
     committed,
     fail,
@@ -69,10 +68,7 @@ ROOT = Path(__file__).parents[2]
 _SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 
 BROKERS = (
-    pytest.param(
-        "coterie",
-        marks=pytest.mark.skipif(not HAS_COORDINATOR, reason="the broker does not advertise EndTxn: no transactions"),
-    ),
+    "coterie",
     pytest.param("apache kafka", marks=needs_apache_kafka),
 )
 

@@ -14,11 +14,9 @@ from apache_kafka import run_java
 from client.consumers import QUICK, until
 from coterie import Admin, Consumer, Producer, TopicPartition
 from coterie.cli.app import app
-from coterie.protocol.apis import api_versions, end_txn
 
 __all__ = [
     "DYING",
-    "HAS_COORDINATOR",
     "WAIT_S",
     "committed",
     "fail",
@@ -31,8 +29,6 @@ __all__ = [
     "stable_end",
 ]
 
-HAS_COORDINATOR = any(row.api_key == end_txn.API.key for row in api_versions.ADVERTISED)
-"""Whether Coterie's broker has transactions: it says so in its answer to ApiVersions."""
 WAIT_S = 60.0
 LAST = "last"
 DYING = """

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import coterie
 from apache_kafka import ApacheKafka, needs_apache_kafka
-from client.transacting import HAS_COORDINATOR, seen
+from client.transacting import seen
 from coterie import Admin, NewTopic
 from coterie.settings import SettingsError
 from coterie.spark import TransactionalSink, transactional_sink
@@ -25,11 +25,8 @@ ROWS = [f"{batch}.{number}" for batch in range(BATCHES) for number in range(20)]
 
 
 BROKERS = (
-    pytest.param(
-        "coterie",
-        marks=pytest.mark.skipif(not HAS_COORDINATOR, reason="the broker does not advertise EndTxn: no transactions"),
-    ),
-    pytest.param("apache kafka", marks=[needs_apache_kafka, *([in_the_soak] if HAS_COORDINATOR else [])]),
+    "coterie",
+    pytest.param("apache kafka", marks=[needs_apache_kafka, in_the_soak]),
 )
 
 
