@@ -1,4 +1,4 @@
-"""What the services of both coordinators have in common: partitions of an internal topic are loaded and given away.
+"""The common part of both coordinators' services: partitions of an internal topic are loaded and given away.
 
 A node that gains a partition reads what its log has while it serves others. It reads when all that the old leader has
 written is durable, or lost: nothing must come back from what a disk may still refuse. It reads a piece at a time, on

@@ -1,4 +1,4 @@
-"""Where a diagnosis gets its histories from: a live cluster, a ledger, a data directory, logs of brokers."""
+"""The sources of a diagnosis: a live cluster, a ledger, a data directory, logs of brokers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GZIP = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Where to read, and which time."""
+    """The sources to read, and the time to read of them."""
 
     bootstrap: str | None = None
     config: Path | None = None

@@ -41,7 +41,7 @@ _FLUSHES = {
     "os": "a write is acknowledged before it is on disk, as in Kafka: a power failure may lose the last ones",
     "memory": "data is in memory only, and is gone when the broker stops",
 }
-"""What the start says about the ways to flush."""
+"""The line of the start for each way to flush."""
 
 
 def serve(

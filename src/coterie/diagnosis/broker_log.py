@@ -33,12 +33,12 @@ ID_LENGTH = 36
 
 @dataclass(slots=True)
 class _Group:
-    """What the next lines about a group are understood with."""
+    """The state of a group that later lines refer to."""
 
     epoch: int | None = None
     """The last group epoch of a consumer group (KIP-848)."""
     changes: list[tuple[Cause, str]] = field(default_factory=list)
-    """What has happened in a consumer group since its last epoch."""
+    """The changes of a consumer group since its last epoch."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Why members said they leave, until the rebalance that follows."""
 
@@ -317,7 +317,7 @@ _WORDS = {
     "why": r".*",
     "assignor": r".{0,255}?",
 }
-"""What stands for `<name>` in the lines below. Names are bounded, so that a hostile client id costs little time."""
+"""The expression for each `<name>` in the lines below. They are bounded: a hostile client id costs little time."""
 _LEFT = r"through explicit `?LeaveGroup`?(?: request)?(?:; client reason: <reason>)?$"
 _STATIC_JOINS = (
     r"Static member with groupInstanceId=<instance> and unknown member id joins group <group> in \w+ state\. "

@@ -1,4 +1,4 @@
-"""Which causes of a rebalance say the same: a weak source sees less of it than a strong one."""
+"""Causes of a rebalance that say the same: a weak source sees less of it than a strong one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _GONE = frozenset(
         DerivedCause.MEMBER_GONE,
     }
 )
-"""What a source that compares lists of members sees as "member disappeared"."""
+"""The causes that a source which compares lists of members sees as "member disappeared"."""
 
 _CHANGED = frozenset({Cause.SUBSCRIPTION_CHANGED, Cause.PROTOCOLS_CHANGED, Cause.REGEX_RESOLVED})
-"""What the two protocols, and versions of the broker, call differently."""
+"""Causes that the two protocols, and versions of the broker, name differently."""
 
 
 def causes_agree(strong: Claim[str], weak: Claim[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What several detectors ask about the members of a group: who went and came back, and which rebalance that caused."""
+"""Questions of several detectors about members: who went and came back, and which rebalance that caused."""
 
 from __future__ import annotations
 

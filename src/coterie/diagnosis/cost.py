@@ -1,4 +1,4 @@
-"""What rebalances have cost: unassigned partition-time, its needed and its avoidable part, and the records delayed.
+"""The cost of rebalances: unassigned partition-time, its needed and its avoidable part, and the records delayed.
 
 Needed is what the best assignment had to move: the cooperative sticky assignor says which partitions, from the owners
 before and the members after. All other time in which partitions were unassigned is avoidable. The time of a crashed

@@ -49,7 +49,7 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a claim comes from."""
+    """The source of a claim."""
 
     grade: Grade
     source: str
@@ -57,7 +57,7 @@ class Evidence:
     at_ms: int | None = None
     """The time of the line, the record or the sample."""
     says: str = ""
-    """What stands there or, for an inference, on what it rests."""
+    """The text of the source or, for an inference, its grounds."""
 
     @property
     def order(self) -> tuple[int, int, str, str]:

@@ -24,7 +24,7 @@ KEEP_REBALANCES = 10_000
 KEEP_MEMBERS = 10_000
 KEEP_GROUPS = 20_000
 KEEP_INTERVALS = 1_000_000
-"""Of all groups. All that is kept is bounded, since a watch may run for months."""
+"""The limit for all groups together: a watch may run for months."""
 _AT_ONCE_MS = 1_000
 """A member that goes has caused the rebalance that begins within this time."""
 
@@ -34,7 +34,7 @@ _ADMIN = ("removed by an admin", "kafka-consumer-groups")
 
 @dataclass(slots=True)
 class _Seen:
-    """Where the steps of a rebalance stand, and which members changed with it."""
+    """The steps of a rebalance so far, and the members that changed with it."""
 
     steps: dict[str, Evidence] = field(default_factory=dict)
     came: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class HistoryBuilder:
         self._ledger = Ledger(keep=keep)
         self._intervals = Intervals()
         self._seen: dict[str, dict[int, _Seen]] = {}
-        """By group and the identity of the ledger's rebalance."""
+        """Keys are the group and the identity of the ledger's rebalance."""
         self._came: dict[str, list[str]] = {}
         """Members that joined since the last rebalance began."""
         self._went: dict[str, dict[str, tuple[int, str]]] = {}

@@ -18,7 +18,7 @@ from coterie.facts import CLASSIC, CONSUMER
 from coterie.ledger import Interval, Move
 
 CLOCK_SLACK_MS = 2_000
-"""By how much the times of two sources may differ: lines and records are written a moment after the event."""
+"""The most that the times of two sources may differ: lines and records are written a moment after the event."""
 
 
 def _time() -> Statement[int]:
@@ -53,7 +53,7 @@ class ExplainedRebalance:
     """The end of the join phase; in a consumer group, when the target assignment was computed."""
     ended_ms: Statement[int] = field(default_factory=_time)
     last_to_join: Statement[str] = field(default_factory=lambda: unknown(_always))
-    """Of members that join at the same moment, sources may call another one the last."""
+    """Sources may differ about the last one of members that join at the same moment."""
     joined_after_ms: Statement[tuple[tuple[str, int], ...]] = field(default_factory=lambda: unknown(_joins_agree))
     """The members, and when each joined, after the begin."""
     dropped: Statement[tuple[tuple[str, str], ...]] = field(default_factory=lambda: unknown(_dropped_agree))
@@ -209,7 +209,7 @@ class MemberSpan:
     rebalance_timeout_ms: Statement[int] = field(default_factory=unknown)
     """It is max.poll.interval.ms of a consumer."""
     topics: Statement[tuple[str, ...]] = field(default_factory=unknown)
-    """What it subscribes to, the last that was seen."""
+    """Its last known subscription."""
 
     @property
     def name(self) -> str:
@@ -305,18 +305,18 @@ class Event:
 
 @dataclass(slots=True)
 class GroupHistory:
-    """What is known about one group, from one source or from several."""
+    """The known history of one group, from one source or from several."""
 
     group_id: str
     group_type: str = CLASSIC
     rebalances: list[ExplainedRebalance] = field(default_factory=list)
-    """In the order of their numbers and times."""
+    """They are ordered by number and time."""
     members: dict[str, MemberSpan] = field(default_factory=dict)
-    """By member id, in the order in which they joined; the last stay of each."""
+    """The last stay of each member, by member id, in the order in which they joined."""
     past: list[MemberSpan] = field(default_factory=list)
     """Earlier stays: a member of a consumer group (KIP-848) comes back with the same id."""
     intervals: list[Interval] = field(default_factory=list)
-    """Who owned which partition when; the crashed time of a member is a part of its last interval."""
+    """The owner of each partition over time; the crashed time of a member is a part of its last interval."""
     samples: list[GroupSample] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     grades: frozenset[str] = frozenset()
@@ -367,7 +367,7 @@ SEVERITY: dict[Severity, int] = {severity: index for index, severity in enumerat
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What rebalances have cost, in partition-milliseconds. None is unknown; the sums leave out what is unknown."""
+    """The cost of rebalances, in partition-milliseconds. None is unknown; the sums leave out what is unknown."""
 
     unassigned_ms: int | None = None
     needed_ms: int | None = None

@@ -1,4 +1,4 @@
-"""What a rolling deployment would have cost with static members or a cooperative assignor, from the same events.
+"""The cost of a rolling deployment if it had static members or a cooperative assignor, from the same events.
 
 The joins and ends of the deployment are run in the simulator: the shipped coordinator and members with a virtual clock.
 Only sums are compared, since the simulated members answer faster than real ones.
@@ -25,7 +25,7 @@ from coterie.sim.world import Observer, World
 GROUP, TOPIC = "g", "t"
 FIRST_MS = 4_000
 SETTLE_MS = 60_000
-"""In this time the heartbeats of members spread, as in a group that has run for a while."""
+"""The time in which the heartbeats of members spread, as in a group that has run for a while."""
 TAIL_MS = 20_000
 MAX_MEMBERS = 60
 MAX_MINUTES = 60

@@ -1,4 +1,4 @@
-"""What the page shows of a rebalance: a row for the bands, and the story with its evidence for the one that is chosen.
+"""A rebalance on the page: a row for the bands, and the story with its evidence for the one that is chosen.
 
 An unknown value is null in a row, which the page shows as unknown, and the word `unknown` in a story.
 """

@@ -1,4 +1,4 @@
-"""Who owned which partition when, in columns: a column has the owner of every partition from its time on.
+"""The owners of partitions over time, in columns: a column has the owner of every partition from its time on.
 
 A group of 10 000 partitions that rebalances 1 000 times has ten million intervals, but few columns, and neighbours
 among them are nearly equal. So columns are kept in compressed blocks, which the page gets as they are. A member that

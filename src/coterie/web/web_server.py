@@ -50,7 +50,7 @@ class WebAddress:
 
     @property
     def url(self) -> str:
-        """Where it is: `http://127.0.0.1:9080`."""
+        """Return its address: `http://127.0.0.1:9080`."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{shown}:{self.socket.getsockname()[1]}"
 

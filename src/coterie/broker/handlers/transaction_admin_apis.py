@@ -1,4 +1,4 @@
-"""What admins ask about transactions: DescribeProducers, DescribeTransactions, ListTransactions and WriteTxnMarkers."""
+"""Transactions for admins: DescribeProducers, DescribeTransactions, ListTransactions and WriteTxnMarkers."""
 
 from __future__ import annotations
 

@@ -376,7 +376,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition remembers of an idempotent or transactional producer.
+    """A partition's memory of an idempotent or transactional producer.
 
     Args:
         producer_id: The id of the producer.

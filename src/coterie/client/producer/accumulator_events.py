@@ -1,4 +1,4 @@
-"""What comes into the record accumulator of a producer, and what it asks its driver to do.
+"""The events that the record accumulator of a producer handles, and the effects that its driver performs.
 
 An effect that takes time comes back as the event that its docstring names.
 """

@@ -1,4 +1,4 @@
-"""What comes into the transaction manager of a producer, and what it asks its driver to do.
+"""The events that the transaction manager of a producer handles, and the effects that its driver performs.
 
 An effect that takes time comes back as the event that its docstring names.
 """

@@ -97,7 +97,7 @@ class DescribedTransaction:
 
 
 TransactionAnswer = ErrorCode | ProducerIdAnswer | DescribedTransaction | Mapping[Partition, ErrorCode]
-"""Of adds an error, of a verification an error or the error of each partition."""
+"""An add is answered with an error; a verification with an error, or with the error of each partition."""
 
 
 # --- effects ----------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class RecordWritten:
 
     transaction: Transaction
     value: TransactionValue | None
-    """What was written; None is a tombstone."""
+    """The value of the record; None is a tombstone."""
     last_epoch: int
     """The last epoch from then on, which is not in the record (TI3)."""
     error: ErrorCode = ErrorCode.NONE

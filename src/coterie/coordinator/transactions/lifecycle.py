@@ -1,4 +1,4 @@
-"""What happens to a transactional id besides requests: its records are written, it is loaded, times out and expires."""
+"""The life of a transactional id beside its requests: its records are written, it is loaded, times out and expires."""
 
 from __future__ import annotations
 
