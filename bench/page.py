@@ -15,12 +15,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
-from page_groups import huge_group  # noqa: E402
-
 from coterie.diagnosis import Grade  # noqa: E402
 from coterie.web.groups import from_facts  # noqa: E402
 from coterie.web.page import file_page  # noqa: E402
 from web.browsing import browser  # noqa: E402
+from web.page_groups import huge_group  # noqa: E402
 
 PAN = """async (seconds) => {
   const page = Coterie.open;

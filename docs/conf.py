@@ -22,6 +22,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"coterie\.(broker|facts|ledger)\..*"),  # what a broker takes and tells has pages of its own
     ("py:.*", r"coterie\.testing\.(controlled_server\.ControlledServer|\w+\.T)"),  # what runs in the broker's thread
     ("py:.*", r"Filter|tuple\[~coterie\.testing\.groups\.Member"),
+    ("py:.*", r"coterie\.client\.producer\.partition_queue\.ProducerIdAndEpoch"),  # for TransactionalSink alone
     ("py:.*", r"coterie\.protocol\.(_fast_)?records?.*\.Record"),  # compiled or not, it is coterie.Record
 ]
 

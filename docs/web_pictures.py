@@ -11,13 +11,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "bench"), str(HERE.parent / "tests")]
 
-from page_groups import BEGAN_MS, bad_group, huge_group, small_group  # noqa: E402
-
 from coterie.diagnosis import Grade, GroupSample, PartitionLag  # noqa: E402
 from coterie.facts import Fact  # noqa: E402
 from coterie.web.groups import WatchedGroups, from_facts  # noqa: E402
 from coterie.web.page import file_page  # noqa: E402
 from web.browsing import browser, opened  # noqa: E402
+from web.page_groups import BEGAN_MS, bad_group, huge_group, small_group  # noqa: E402
 
 PICTURES = HERE / "screens"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from coterie.diagnosis.model import Event, Happening
 from coterie.facts import Cause
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.protocol.subscription import Assignment, write_assignment
+from coterie.structs import replace
 from diagnosis.script import GROUP, Life
 
 MINUTE = 60_000

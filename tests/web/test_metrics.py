@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from page_groups import bad_group, small_group
 from prometheus_client.parser import text_string_to_metric_families
 
 from coterie.diagnosis import Grade, GroupSample, PartitionLag
 from coterie.web.groups import WatchedGroups, from_facts
 from coterie.web.metrics import COMPATIBLE, MetricsPage
+from web.page_groups import bad_group, small_group
 
 MONITORING = Path(__file__).parents[2] / "monitoring"
 WORDS = frozenset(

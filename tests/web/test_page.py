@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_groups import bad_group, small_group
 
 from coterie.diagnosis import Grade, GroupSample, PartitionLag
 from coterie.facts import Fact
@@ -16,6 +15,7 @@ from coterie.web.groups import WatchedGroups, from_facts
 from coterie.web.page import file_page
 from coterie.web.web_server import WebAddress, WebServer
 from web.browsing import AXE, browser, needs_chromium, opened
+from web.page_groups import bad_group, small_group
 
 pytestmark = needs_chromium
 ODD = '<img src=x onerror="document.title=1">'

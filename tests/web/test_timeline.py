@@ -8,7 +8,6 @@ from base64 import b64decode
 from collections.abc import Iterable
 
 import pytest
-from page_groups import bad_group, small_group
 
 from coterie.diagnosis import Grade
 from coterie.diagnosis.from_facts import histories_of
@@ -25,6 +24,7 @@ from coterie.facts import (
 )
 from coterie.ledger import intervals_of
 from coterie.web.timeline import ABSENT, BLOCK, FIRST_OWNER, UNASSIGNED, Timeline
+from web.page_groups import bad_group, small_group
 from web.test_report import story
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from page_groups import BEGAN_MS, bad_group
 
 from coterie.diagnosis import Grade
 from coterie.facts import Fact
 from coterie.ledger.derived import DerivedCause, RebalanceSeen
 from coterie.web.groups import WatchedGroups
 from coterie.web.traces import LATE_MS, RebalanceTracer
+from web.page_groups import BEGAN_MS, bad_group
 
 
 def spans_of(facts: list[Fact], grade: Grade = Grade.OBSERVED) -> list[ReadableSpan]:

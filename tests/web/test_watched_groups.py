@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from page_groups import bad_group, small_group
 
 from coterie.diagnosis import Grade, GroupSample, PartitionLag
 from coterie.diagnosis.from_facts import histories_of
 from coterie.web.groups import WatchedGroups, from_facts
 from coterie.web.lag import MOST_ENDS, MOST_POINTS, EndOffsets, LagSeries
+from web.page_groups import bad_group, small_group
 
 
 def sample(at_ms: int, *partitions: PartitionLag, members: Sequence[str] = ("a",)) -> GroupSample:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from page_groups import small_group
 
 from coterie.diagnosis import Grade
 from coterie.errors import CoterieError
 from coterie.web.app import WebApp
 from coterie.web.groups import WatchedGroups, from_facts
 from coterie.web.web_server import WebAddress, WebServer
+from web.page_groups import small_group
 
 
 @contextmanager

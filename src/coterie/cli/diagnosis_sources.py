@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import TextIO
@@ -27,6 +27,7 @@ from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.settings.client_settings import AdminSettings
 from coterie.settings.consumer_settings import ConsumerSettings, duration_ms
+from coterie.structs import replace
 
 Histories = dict[str, GroupHistory]
 CATCH_UP_S = 30.0

@@ -7,7 +7,7 @@ strongest wins and a claim that contradicts it is still there (`ExplainedRebalan
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from coterie.diagnosis.cost import add_dead_time, add_upper_bound
@@ -15,6 +15,7 @@ from coterie.diagnosis.evidence import STRENGTH, Bound, Grade, Statement, merged
 from coterie.diagnosis.model import ExplainedRebalance, GroupHistory, MemberSpan
 from coterie.diagnosis.samples import NO_NUMBER
 from coterie.ledger import Interval
+from coterie.structs import replace
 
 MATCH_MS = 5_000
 """Times of the same rebalance in two sources differ by less; after a group was deleted its numbers begin again."""

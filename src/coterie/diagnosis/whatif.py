@@ -7,7 +7,7 @@ Only sums are compared, since the simulated members answer faster than real ones
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coterie.assignors import Assignor, CooperativeSticky, Range
 from coterie.diagnosis.context import gone_ms, is_present
@@ -21,6 +21,7 @@ from coterie.sim.plan import Plan
 from coterie.sim.run import simulate
 from coterie.sim.steps import Come, Leave, PlanStep
 from coterie.sim.world import Observer, World
+from coterie.structs import replace
 
 GROUP, TOPIC = "g", "t"
 FIRST_MS = 4_000

@@ -17,6 +17,8 @@ from coterie.errors import ErrorCode
 from coterie.protocol.apis import (
     APIS,
     Api,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -44,6 +46,7 @@ from coterie.protocol.apis import (
     describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -64,6 +67,7 @@ from coterie.protocol.apis import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    write_txn_markers,
 )
 from coterie.protocol.frames import FrameCutter, read_response_header, request_frame
 from coterie.protocol.messages import (
@@ -169,6 +173,7 @@ def topic_id(kafka: ApacheKafka) -> UUID:
 def requests(topic_id: UUID, version: int) -> dict[str, Any]:
     commits = [CommitPartition(TOPIC, p, 10 + p, 0, "note" * p, topic_id) for p in (0, 1)]
     commit = OffsetCommit(0, GROUP, "", None, -1, commits)
+    transaction: dict[str, Any] = {"transactional_id": "x", "producer_id": 1 << 40, "producer_epoch": 0}
     resource: dict[str, Any] = {"resource_type": 2, "resource_name": TOPIC}
     return {
         "Produce": produce.Request(
@@ -329,6 +334,30 @@ def requests(topic_id: UUID, version: int) -> dict[str, Any]:
         ),
         "DescribeProducers": describe_producers.Request(
             topics=[describe_producers.Topic(name=TOPIC, partitions=[0, 9])]
+        ),
+        "AddPartitionsToTxn": add_partitions_to_txn.Request(
+            transactions=[
+                add_partitions_to_txn.Transaction(
+                    **transaction, topics=[add_partitions_to_txn.Topic(name=TOPIC, partitions=[0, 1])]
+                )
+            ]
+        ),
+        "AddOffsetsToTxn": add_offsets_to_txn.Request(**transaction, group_id=GROUP),
+        "EndTxn": end_txn.Request(**transaction, committed=True),
+        "TxnOffsetCommit": (
+            "x",
+            OffsetCommit(0, GROUP, "", None, -1, commits, producer_id=1 << 40, producer_epoch=0),
+        ),
+        "WriteTxnMarkers": write_txn_markers.Request(
+            markers=[
+                write_txn_markers.Marker(
+                    producer_id=1 << 40,
+                    producer_epoch=0,
+                    transaction_result=False,
+                    topics=[write_txn_markers.Topic(name=TOPIC, partitions=[0, 9])],
+                    coordinator_epoch=0,
+                )
+            ]
         ),
         "DescribeTransactions": describe_transactions.Request(transactional_ids=["x", ""]),
         "ListTransactions": list_transactions.Request(state_filters=["Ongoing", "happy"]),
