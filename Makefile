@@ -84,6 +84,7 @@ soak: venv properties ## make properties; kill -9 the broker 300 times under loa
 	PYTHONPATH=tests $(BIN)/python tests/soak/adversary.py
 	COTERIE_SECURED_SOAK=1 $(BIN)/pytest tests/clients/test_secured.py -k authenticate_again
 	PYTHONPATH=tests $(BIN)/python tests/soak/unauthenticated.py
+	COTERIE_ALL_PYTHONS=1 $(BIN)/pytest tests/package/test_pythons.py
 
 transactions-soak: venv ## kill -9 the broker 300 times in the middle of transactions, of raw requests and of librdkafka (KILLS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/transactions.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
