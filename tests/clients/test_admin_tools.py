@@ -165,12 +165,16 @@ def test_a_quota_is_refused_with_the_reason(ours: Cluster) -> None:
         ours.tools.configs("--alter", "--user", "alice", "--add-config", "producer_byte_rate=1000")
 
 
-def test_the_one_feature_is_that_of_consumer_groups(ours: Cluster) -> None:
-    (line,) = ours.tools.features("describe").strip().splitlines()
-    assert line.split() == [
-        *("Feature:", "group.version", "SupportedMinVersion:", "0", "SupportedMaxVersion:", "1"),
-        *("FinalizedVersionLevel:", "1", "Epoch:", "0"),
-    ]
+def test_the_features_are_those_of_consumer_groups_and_transactions(ours: Cluster) -> None:
+    for line, (name, level) in zip(
+        ours.tools.features("describe").strip().splitlines(),
+        [("group.version", "1"), ("transaction.version", "2")],
+        strict=True,
+    ):
+        assert line.split() == [
+            *("Feature:", name, "SupportedMinVersion:", "0", "SupportedMaxVersion:", level),
+            *("FinalizedVersionLevel:", level, "Epoch:", "0"),
+        ]
 
 
 def test_every_api_of_ours_is_known_to_the_tool_for_versions(ours: Cluster) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from package.building import ROOT, Built, Environment, Uv
 
-_OF_THE_CLONE = ("bench", "docs", "examples", "src", "tests", "tools")
+_OF_THE_CLONE = ("bench", "docs", "examples", "monitoring", "src", "tests", "tools")
 _NOT_OF_THE_CLONE = ("__pycache__", "*.egg-info", "*.so")
 
 

@@ -12,7 +12,6 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +27,7 @@ from coterie.diagnosis.samples import DescribedMember, history_of_samples
 from coterie.errors import CoterieError, MalformedError
 from coterie.ledger import read_fact
 from coterie.ledger.written_facts import FACTS_TOPIC
+from coterie.structs import asdict
 
 FILE = "groups.sqlite"
 VERSION = 1

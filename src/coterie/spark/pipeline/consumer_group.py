@@ -9,7 +9,7 @@ what it has yet to give back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.ledger.derived import FIRST_EPOCHS, EpochChanges
@@ -46,6 +46,7 @@ from coterie.spark.pipeline.partition_owners import (
     Row,
     derived_rebalance,
 )
+from coterie.structs import asdict
 
 WHOLE = "from the new epoch to the last member's"
 OVERTAKEN = "from the new epoch to the next one"
