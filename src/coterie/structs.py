@@ -12,13 +12,14 @@ are 700 of them to define when a broker starts. Making a frozen one takes a tent
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from msgspec import NODEFAULT as REQUIRED
 from msgspec import Struct as DataStruct
-from msgspec import field, structs
+from msgspec import field, json, structs
 
-__all__ = ["REQUIRED", "DataStruct", "asdict", "default_of", "field", "field_names", "is_data", "replace"]
+__all__ = ["REQUIRED", "DataStruct", "asdict", "default_of", "field", "field_names", "is_data", "replace", "to_json"]
 
 T = TypeVar("T")
 
@@ -57,3 +58,14 @@ def asdict(data: Any) -> Any:
     if type(data) in {list, tuple}:
         return type(data)(map(asdict, data))
     return data
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else list(value)
+
+
+to_json = json.Encoder(enc_hook=_plain).encode
+"""Return a data struct as JSON. Bytes are written in base64, an enum as its value, any mapping or sequence as such.
+
+It raises a UnicodeEncodeError for half a surrogate pair.
+"""

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from coterie import facts
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Cause, Fact
-from coterie.structs import field_names
+from coterie.structs import field_names, to_json
 
 FACTS_TOPIC = "__coterie_facts"
 """The topic in which the broker stores facts."""
@@ -29,7 +29,25 @@ _KINDS: Mapping[str, type[Fact]] = {
 
 
 def write_fact(fact: Fact) -> bytes:
-    """Return `plain(fact)` as JSON. It is written by hand for speed: every member has one in every rebalance."""
+    """Return `plain(fact)` as JSON. It must be fast: every member has one in every rebalance."""
+    kind = type(fact)
+    start = _start(kind)
+    if start is not None:
+        try:
+            return start + to_json(fact)[1:]
+        except UnicodeEncodeError:
+            pass  # half a surrogate pair in a name: it is written as an escape
+    return _write_by_field(fact)
+
+
+@cache
+def _start(kind: type[Fact]) -> bytes | None:
+    """Return the first bytes of a fact that is JSON as it is; None: it has bytes or an error code."""
+    types = str(get_type_hints(kind))
+    return None if "bytes" in types or ErrorCode.__name__ in types else f'{{"fact":"{kind.__name__}",'.encode()
+
+
+def _write_by_field(fact: Fact) -> bytes:
     kind = type(fact)
     parts = [f'{{"fact":"{kind.__name__}"']
     for name in field_names(kind):
