@@ -83,8 +83,13 @@ class Change:
         assigned: Assigned,
         pending_revocation: Assigned,
     ) -> None:
-        value = CurrentAssignment(epoch, previous_epoch, int(state), _by_id(assigned), _by_id(pending_revocation))
+        last_written = self.group.last_written
+        written = last_written.get(member.member_id) if assigned is member.assigned else None
+        if written is None:
+            written = _by_id(assigned)
+        value = CurrentAssignment(epoch, previous_epoch, int(state), written, _by_id(pending_revocation))
         self._add(CURRENT, member.member_id, value)
+        last_written[member.member_id] = written
         fact = MemberAssigned(
             self.now_ms,
             self.group.group_id,

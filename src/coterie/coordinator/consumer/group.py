@@ -177,6 +177,7 @@ class ConsumerGroup(OffsetsGroup):
         "is_deleted",
         "is_rebalancing",
         "known_members",
+        "last_written",
         "members",
         "metadata_hash",
         "pattern_members",
@@ -228,6 +229,8 @@ class ConsumerGroup(OffsetsGroup):
         self.classic_members = 0
         self.classic_protocols: dict[str, int] = {}  # name -> how many classic members can use it
         self.holders: dict[UUID, dict[int, str]] = {}  # who has a partition assigned, or has still to give it up
+        self.last_written: dict[str, Sequence[TopicPartitions]] = {}
+        """What members have assigned, as this broker has last written it. Most records change the epoch alone."""
         self._subscribed: frozenset[str] | None = None
         self._topic_members: dict[str, int] = {}  # topic -> how many members name it
         self._reconciled = 0  # how many members are
@@ -339,6 +342,7 @@ class ConsumerGroup(OffsetsGroup):
             if member is not None:
                 self._reconciled -= self.is_reconciled(member)
                 del self.members[member_id]
+                self.last_written.pop(member_id, None)
             return
         value = replace(
             value,
@@ -372,17 +376,20 @@ class ConsumerGroup(OffsetsGroup):
         member = self.members.get(member_id)
         if member is None:
             return  # what is left of a member that is gone
+        last_written = self.last_written.pop(member_id, None)
         if not isinstance(value, CurrentAssignment):
             self._release(member)
             member.assigned, member.pending_revocation = {}, {}
             return
-        assigned, pending_revocation = _by_topic(value.assigned), _by_topic(value.pending_revocation)
-        if assigned != member.assigned or pending_revocation != member.pending_revocation:
-            self._release(member)
         self._reconciled -= self.is_reconciled(member)
         member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
         member.state = MemberState(value.state)
         self._reconciled += self.is_reconciled(member)
+        if value.assigned is last_written and not value.pending_revocation and not member.pending_revocation:
+            return  # it keeps what it has
+        assigned, pending_revocation = _by_topic(value.assigned), _by_topic(value.pending_revocation)
+        if assigned != member.assigned or pending_revocation != member.pending_revocation:
+            self._release(member)
         member.assigned, member.pending_revocation = assigned, pending_revocation
         for topic_id, partitions in _both(assigned, pending_revocation):
             held = self.holders.setdefault(topic_id, {})
