@@ -116,7 +116,7 @@ def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int, *, story: bool
         return
     pool = ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
     try:
-        yield from pool.map(run, numbers, chunksize=4)
+        yield from pool.map(run, numbers)
     finally:  # after Ctrl-C only the seeds that are running are finished
         pool.shutdown(cancel_futures=True)
 
