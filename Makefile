@@ -61,8 +61,8 @@ imports: venv ## import contracts: which package may import which
 
 # COTERIE_TEST_CLOCK=36000000,500 make test: the same, with brokers whose wall clock is 10 hours ahead and 500 ppm too fast
 # (src/coterie/broker/io/clock.py).
-tests: venv ## pytest, in random order, in three processes; compiled parts also in pure Python
-	$(BIN)/pytest -n 3
+tests: venv ## pytest, in random order, in four processes; compiled parts also in pure Python
+	$(BIN)/pytest -n 4
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/protocol/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
 coverage: venv ## the tests, and how much of the code they run: a figure, and a page for each file; all tests, or ARGS=tests/coordinator

@@ -21,6 +21,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from secrets import choice
 from types import TracebackType
 from typing import Self
 
@@ -322,10 +323,25 @@ class ApacheKafka:
         return (self.home / "server.log").read_text(errors="replace")[-4000:]
 
 
+_PORTS = range(10_000, 32_768)
+"""Below the ports that the system gives to connections: one of these is not taken again before Kafka listens."""
+_given: set[int] = set()
+
+
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Return ports that are free, and that this process has not been given before."""
+    found: list[int] = []
+    while len(found) < count:
+        port = choice(_PORTS)
+        if port not in _given and _is_free(port):
+            _given.add(port)
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
     try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True

@@ -10,6 +10,8 @@ from coterie.errors import MalformedError
 from coterie.protocol.frames import FIRST_GUESS, SMALL, FrameCutter, FrameReader
 
 MAX = 8 * FIRST_GUESS
+MOST_PORTIONS = 2_000
+OF_OTHERS = b"\xee" * SMALL
 
 
 def frame(size: int, fill: int = 7) -> bytes:
@@ -22,13 +24,14 @@ def read(data: bytes, portions: list[int], max_size: int = MAX) -> tuple[list[by
     reader = FrameReader(max_size, shared)
     frames: list[bytes] = []
     at = turn = 0
+    least = len(data) // MOST_PORTIONS  # else one byte at a time takes a minute
     while at < len(data):
         with reader.buffer() as room:
-            count = min(len(room), portions[turn % len(portions)], len(data) - at)
+            count = min(len(room), max(portions[turn % len(portions)], least), len(data) - at)
             assert count, "a buffer without room would look like the end of the stream"
             room[:count] = data[at : at + count]
             frames += map(bytes, reader.filled(count))
-            shared[:] = b"\xee" * SMALL  # others use it in between
+            shared[:] = OF_OTHERS  # others use it in between
         at += count
         turn += 1
     return frames, reader

@@ -17,14 +17,14 @@ from coterie.sim.steps import Fault, GrowTopic
 from coterie.sim.world import Observer
 from coterie.stories.grid import read
 
-SEEDS = (1, 2)
+SEED = 2
+"""`make sim` runs a hundred, and `make sim-soak` ten thousand."""
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_everything_holds(seed: int, workload: str) -> None:
+def test_everything_holds(workload: str) -> None:
     """Ten simulated minutes with at least five faults, then everybody comes to rest."""
-    plan = Plan.draw(seed, workload)
+    plan = Plan.draw(SEED, workload)
     assert plan.length_ms >= 600_000 and plan.faults >= LEAST_FAULTS
     outcome = simulate(plan)
     assert outcome.held, outcome.report()
