@@ -146,11 +146,11 @@ def run() -> int:
     return 0
 
 
-def soak(runs: int) -> int:
+def soak(runs: int, *, is_busy: bool) -> int:
     flakes = 0
     seconds: list[float] = []
     with installed() as (python, copy):
-        busy = subprocess.Popen([str(python), "-c", "while True: pass"])
+        busy = subprocess.Popen([str(python), "-c", "while True: pass" if not is_busy else ""])
         try:
             for number in range(1, runs + 1):
                 passed, said, took = tested(python, copy, *(("-n", "2") if number % 2 else ()))
@@ -220,8 +220,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["run", "soak", "compare"])
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--is-busy", action="store_true", help="soak: something else keeps the machine busy already")
     given = parser.parse_args()
-    return run() if given.what == "run" else soak(given.runs) if given.what == "soak" else compare(given.runs)
+    return (
+        run()
+        if given.what == "run"
+        else soak(given.runs, is_busy=given.is_busy)
+        if given.what == "soak"
+        else compare(given.runs)
+    )
 
 
 if __name__ == "__main__":
