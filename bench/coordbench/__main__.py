@@ -14,7 +14,7 @@ from coordbench.groups import Session
 from coordbench.launched import recover, start
 from coordbench.messages import APIS
 from coordbench.report import Report
-from coordbench.scenarios import commit, heartbeat, idle, rebalance_, storm
+from coordbench.scenarios import commit, heartbeat, idle, mix, rebalance_, rejoin, storm
 from coordbench.target import Target
 from coordbench.types import MisbehavedError
 
@@ -81,6 +81,16 @@ def arguments() -> argparse.ArgumentParser:
     launched.add_argument("--log", default="", help="file for the target's output")
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    _add_scenarios(parser, common, running, launched)
+    return parser
+
+
+def _add_scenarios(
+    parser: argparse.ArgumentParser,
+    common: argparse.ArgumentParser,
+    running: argparse.ArgumentParser,
+    launched: argparse.ArgumentParser,
+) -> None:
     scenarios = parser.add_subparsers(dest="scenario", required=True)
 
     def scenario(name: str, run: Any, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -102,6 +112,17 @@ def arguments() -> argparse.ArgumentParser:
     shape(sub, 100, 1)
     sub.add_argument("--seconds", type=float, default=5.0)
     sub.add_argument("--partitions", type=int, nargs="+", default=[1, 10, 100])
+    sub.add_argument("--rate", type=int, nargs="*", default=[], help="open loop too, commits per second")
+
+    sub = scenario("rejoin", rejoin, running)
+    sub.add_argument("--groups", type=int, default=100)
+    sub.add_argument("--seconds", type=float, default=5.0)
+    sub.add_argument("--rate", type=int, nargs="*", default=[], help="open loop too, rejoins per second")
+
+    sub = scenario("mix", mix, running)
+    shape(sub, 100, 20)
+    sub.add_argument("--seconds", type=float, default=60.0)
+    sub.add_argument("--partitions", type=int, default=5, help="of each commit")
 
     sub = scenario("rebalance", rebalance_, running)
     sub.add_argument("--sizes", type=int, nargs="+", default=[10, 100, 1000])
@@ -124,7 +145,6 @@ def arguments() -> argparse.ArgumentParser:
     sub.add_argument("--partitions", type=int, nargs=1, default=[100], help="offsets per group")
     sub.add_argument("--connections", type=int, default=16)
     sub.add_argument("--patience", type=float, default=120.0)
-    return parser
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What is measured of a target that runs: heartbeat, commit, rebalance, storm, idle. Each yields a case and a row."""
+"""What is measured of a target that runs: one function for each scenario. Each yields a case and a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coordbench.generator import Connection, Known
 from coordbench.groups import Group, Member, Session
 from coordbench.offsets import commit_frame, fetch_frame, verify_commit, verify_fetch
 from coordbench.target import Meter, load_row, spread
-from coordbench.types import MisbehavedError, Row, Script, clock
+from coordbench.types import REBALANCE_IN_PROGRESS, MisbehavedError, Row, Script, clock
 
 Rows = Iterator[tuple[str, Row]]
 
@@ -43,7 +43,11 @@ def open_loop(
         due += period
 
 
-def _closed(session: Session, pairs: list[tuple[Connection, bytearray, Known]], seconds: float) -> Row:
+Request = tuple[Connection, bytearray, Known]
+"""A request that is sent again and again, and how its answer is checked."""
+
+
+def _closed(session: Session, pairs: list[Request], seconds: float) -> Row:
     latencies = array.array("d")
     meter = Meter(session.target)
     end = clock() + seconds
@@ -55,25 +59,15 @@ def _closed(session: Session, pairs: list[tuple[Connection, bytearray, Known]], 
     return load_row(meter, latencies)
 
 
-def _paced(session: Session, members: list[Member], rate: float, seconds: float) -> Row:
+def _paced(session: Session, requests: list[Request], rate: float, seconds: float) -> Row:
     latencies = array.array("d")
-    period = len(members) / rate
+    period = len(requests) / rate
     meter = Meter(session.target)
     begin = clock() + 0.05
     session.driver.run(
         (
-            (
-                member.connection,
-                open_loop(
-                    member.heartbeat(),
-                    session.heartbeats,
-                    begin + number / rate,
-                    period,
-                    begin + seconds,
-                    latencies,
-                ),
-            )
-            for number, member in enumerate(members)
+            (connection, open_loop(frame, known, begin + number / rate, period, begin + seconds, latencies))
+            for number, (connection, frame, known) in enumerate(requests)
         ),
         seconds + 60,
     )
@@ -81,15 +75,19 @@ def _paced(session: Session, members: list[Member], rate: float, seconds: float)
     return load_row(meter, latencies)
 
 
+def _heartbeats(session: Session, members: list[Member]) -> list[Request]:
+    return [(member.connection, member.heartbeat(), session.heartbeats) for member in members]
+
+
 def heartbeat(session: Session) -> Rows:
     options = session.options
     members = [member for group in session.form(options.groups, options.members) for member in group.members]
+    requests = _heartbeats(session, members)
     for _ in runs(options):
-        pairs = [(member.connection, member.heartbeat(), session.heartbeats) for member in members]
-        yield f"closed {len(members)} conns", _closed(session, pairs, options.seconds)
+        yield f"closed {len(members)} conns", _closed(session, requests, options.seconds)
     for rate in options.rate:
         for _ in runs(options):
-            yield f"open {rate}/s {len(members)} conns", _paced(session, members, rate, options.seconds)
+            yield f"open {rate}/s {len(members)} conns", _paced(session, requests, rate, options.seconds)
 
 
 def commit(session: Session) -> Rows:
@@ -110,8 +108,155 @@ def commit(session: Session) -> Rows:
         label = f"p={partitions}" if len(layout) == 1 else f"p={partitions} in {len(layout)} topics"
         for _ in runs(options):
             yield f"commit {label}", _closed(session, commits, options.seconds)
+        for rate in options.rate:
+            for _ in runs(options):
+                yield f"commit {label} open {rate}/s", _paced(session, commits, rate, options.seconds)
         for _ in runs(options):
             yield f"fetch {label}", _closed(session, fetches, options.seconds)
+
+
+def rejoin(session: Session) -> Rows:
+    """Members of groups of one change their subscription: a JoinGroup and a SyncGroup are one request here."""
+    options = session.options
+    members = [member for group in session.form(options.groups, 1) for member in group.members]
+
+    def closed(member: Member, end: float, latencies: array.array[float]) -> Script:
+        while (begin := clock()) < end:
+            yield from _changed(member)
+            latencies.append(clock() - begin)
+
+    def paced(member: Member, first: float, period: float, end: float, latencies: array.array[float]) -> Script:
+        due = first
+        while due < end:
+            early = due - clock()
+            if early > 0:
+                yield early
+            yield from _changed(member)
+            latencies.append(clock() - due)
+            due += period
+
+    for rate in (None, *options.rate):
+        for _ in runs(options):
+            latencies = array.array("d")
+            meter = Meter(session.target)
+            begin, seconds = clock() + 0.05, options.seconds
+            session.driver.run(
+                (
+                    (
+                        member.connection,
+                        closed(member, begin + seconds, latencies)
+                        if rate is None
+                        else paced(member, begin + at / rate, len(members) / rate, begin + seconds, latencies),
+                    )
+                    for at, member in enumerate(members)
+                ),
+                seconds + 60,
+            )
+            meter.stop()
+            how = "closed" if rate is None else f"open {rate}/s"
+            yield f"{how} {len(members)} groups", load_row(meter, latencies)
+
+
+def _changed(member: Member) -> Script:
+    member.flavour ^= 1
+    yield from member.join()
+
+
+DEPLOY = 0.6
+"""The part of a mix in which members are restarted. The last one joins when the others have sent a heartbeat."""
+
+
+def mix(session: Session) -> Rows:
+    """A usual minute: heartbeats every 3 s, commits every 5 s, and all members of one group are restarted in turn."""
+    options = session.options
+    groups = session.form(options.groups, options.members)
+    members = [member for group in groups for member in group.members]
+    layout = session.topics(options.partitions)
+    for _ in runs(options):
+        beats, commits = array.array("d"), array.array("d")
+        meter = Meter(session.target)
+        begin = clock() + 0.05
+        end = begin + options.seconds
+        scripts = []
+        for at, member in enumerate(members):
+            user = _User(session, member, layout, (beats, commits))
+            in_deploy = member.group is groups[0]
+            every = DEPLOY * options.seconds / options.members
+            restart_at = begin + member.index * every if in_deploy else None
+            share = at / len(members)
+            scripts.append((member.connection, user.live(begin + share * 3, begin + share * 5, end, restart_at)))
+        session.driver.run(scripts, options.seconds + 60)
+        meter.stop()
+        session.driver.run((member.connection, member.settle(0.02)) for member in groups[0].members)
+        requests = len(beats) + len(commits)
+        yield (
+            f"{len(members)} members",
+            {
+                "requests": requests,
+                "cpu_percent": None if meter.cpu is None else 100 * meter.cpu / meter.seconds,
+                **meter.per(requests, 1e6),
+                **{f"heartbeat_{name}": value for name, value in spread(beats).items()},
+                **{f"commit_{name}": value for name, value in spread(commits).items()},
+            },
+        )
+
+
+class _User:
+    """A member that heartbeats and commits on schedule, and follows rebalances. A deploy restarts it once."""
+
+    HEARTBEAT_S, COMMIT_S = 3.0, 5.0
+
+    def __init__(
+        self, session: Session, member: Member, layout: list[tuple[str, range]], spent: tuple[array.array[float], ...]
+    ) -> None:
+        self._wire, self._member, self._layout = session.wire, member, layout
+        self._beats, self._commits = spent
+        self._committed = (-1, bytearray())
+
+    def live(self, beat_at: float, commit_at: float, end: float, restart_at: float | None) -> Script:
+        while True:
+            due = min(beat_at, commit_at, restart_at or end)
+            if due >= end:
+                return
+            early = due - clock()
+            if early > 0:
+                yield early
+            if due == restart_at:
+                restart_at = None
+                yield from self._member.group.leave([self._member])
+                self._member.forget()
+                yield from self._member.join()
+            elif due == beat_at:
+                beat_at += self.HEARTBEAT_S
+                reply = yield self._member.heartbeat()
+                self._beats.append(clock() - due)
+                if self._error(int(self._wire.parse("heartbeat", reply).error_code)):
+                    yield from self._member.join()
+            else:
+                commit_at += self.COMMIT_S
+                reply = yield self._commit()
+                self._commits.append(clock() - due)
+                errors = [
+                    int(partition.error_code)
+                    for topic in self._wire.parse("offset_commit", reply).topics
+                    for partition in topic.partitions
+                ]
+                self._error(max(errors))
+
+    def _commit(self) -> bytearray:
+        member = self._member
+        if self._committed[0] != member.generation:
+            frame = commit_frame(
+                self._wire, member.group.name, self._layout, 1_000, member_id=member.id, generation=member.generation
+            )
+            self._committed = (member.generation, frame)
+        return self._committed[1]
+
+    def _error(self, error: int) -> int:
+        """Return the error of a rebalance, which is part of it; any other is the target's."""
+        if error not in {0, REBALANCE_IN_PROGRESS}:
+            raise MisbehavedError(f"a member of a mix was answered error {error}")
+        return error
 
 
 def rebalance_(session: Session) -> Rows:
@@ -228,7 +373,7 @@ def idle(session: Session) -> Rows:
         joined_in = clock() - begin
         for _ in runs(options):
             if members:
-                row = _paced(session, members, len(members) / options.interval, options.seconds)
+                row = _paced(session, _heartbeats(session, members), len(members) / options.interval, options.seconds)
             else:
                 meter = Meter(session.target)
                 time.sleep(options.seconds)
