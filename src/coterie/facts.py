@@ -27,6 +27,7 @@ __all__ = [
     "GroupLoaded",
     "GroupUnloaded",
     "GroupUpgraded",
+    "InstanceIdFenced",
     "JoinPhaseCompleted",
     "JoinPhaseStuck",
     "MemberAssigned",
@@ -190,6 +191,27 @@ class MemberReplaced(Fact):
     member_id: str
     old_member_id: str
     instance_id: str
+
+
+class InstanceIdFenced(Fact):
+    """A request was refused because another member has the same group.instance.id.
+
+    It is told once for each refused member and each member that has the instance id, however often the request is
+    repeated. A member that was killed and started again is refused as well, as long as the broker waits for the session
+    of the killed one (KIP-848); only if both live they are two processes with one instance id.
+    """
+
+    member_id: str
+    """The refused member; empty if it has no member id yet."""
+    instance_id: str
+    holder_id: str
+    """The member that has the instance id."""
+    request: str
+    """The request that was refused: Heartbeat, JoinGroup, OffsetCommit."""
+    error: ErrorCode
+    """FENCED_INSTANCE_ID, or UNRELEASED_INSTANCE_ID for a member that joins a consumer group (KIP-848)."""
+    was_waiting: bool = False
+    """Whether the request waited for its answer when the holder took the place: then its sender may be gone."""
 
 
 class MemberLeft(Fact):

@@ -14,6 +14,7 @@ from coterie.broker.calls import Connection
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.coordinator.consumer import ConsumerGroup
 from coterie.errors import ErrorCode
+from coterie.facts import Emit, InstanceIdFenced
 from coterie.protocol.apis import heartbeat
 from coterie.protocol.frames import request_frame
 from coterie.protocol.messages import Heartbeat
@@ -274,3 +275,17 @@ def test_a_heartbeat_needs_the_right_to_read_the_group() -> None:
     short_way = QuickHeartbeat(client.connection, Denies())  # type: ignore[arg-type]
     answers = [short_way.answer(world.node.coordinator, frame, world.now_ms) for _ in range(3)]
     assert answers == [None] * 3
+
+
+def test_the_short_way_leaves_a_fenced_heartbeat_to_the_plain_one_which_tells_it() -> None:
+    """Rule 18: else the fact that goes with the answer would be lost."""
+    world, _ = world_with_groups()
+    body = heartbeat.write_request(Heartbeat(None, "static", "nobody", "i", 1), 4)
+    frame = request_frame(12, 4, 7, "tester", body, flexible=True)[4:]
+    assert QuickHeartbeat().answer(world.node.coordinator, frame, world.now_ms) is None
+    told = [
+        effect.fact
+        for effect in world.node.received(Connection("10.0.0.1"), frame, world.now_ms)
+        if isinstance(effect, Emit) and isinstance(effect.fact, InstanceIdFenced)
+    ]
+    assert [fact.member_id for fact in told] == ["nobody"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apache_kafka import needs_apache_kafka
-from clients.harness import Crew
+from clients.harness import Crew, wait_until
 from clients.laws import check_laws
 from clients.producing import Topics
 
@@ -119,3 +119,21 @@ def test_static_members_take_over_from_those_of_the_other_protocol(
             crew.wait_until_settled(places)
     crew.wait_until_committed(topics.ends(places))
     check_laws(crew, topics.of(places))
+
+
+@pytest.mark.parametrize("library", ["confluent", "coterie"])
+def test_a_second_process_with_the_same_instance_id_is_told(
+    library: str, crew: Crew, topics: Topics, name: str
+) -> None:
+    """K14: it cannot join while the first lives."""
+    places = topics.create(name, 2)
+    told = {"topics": [name], "protocol": "consumer", "assignor": ""}
+    first = crew.start(library, instance_id="same", **told)
+    crew.wait_until(lambda: first.read().owned == places, "the first has all")
+    crew.start(library, instance_id="same", **told)
+    facts = crew.broker.facts
+    wait_until(lambda: bool(facts.of(name, "InstanceIdFenced")), "the second is refused", crew.said)
+    (joined,) = facts.of(name, "MemberJoined")
+    told_of = facts.of(name, "InstanceIdFenced")[0]
+    assert (told_of["holder_id"], told_of["instance_id"]) == (joined["member_id"], "same")
+    assert told_of["error"] == "UNRELEASED_INSTANCE_ID" and told_of["member_id"] != joined["member_id"]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
 
 from apache_kafka import needs_apache_kafka
-from clients.harness import Crew, Place
+from clients.harness import Crew, Place, wait_until
 from clients.laws import check_laws
 from clients.producing import Topics
 
 pytestmark = pytest.mark.real_time
 
+CLI = [sys.executable, "-m", "coterie"]
 JAVA = pytest.param("java", marks=needs_apache_kafka)
 every_library = pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka", "coterie", JAVA])
 
@@ -166,3 +170,27 @@ def test_two_groups_read_one_topic_side_by_side(crew: Crew, second_crew: Crew, t
         each.wait_until_committed(topics.ends(places))
         check_laws(each, topics.of(places))
     assert second_crew.rebalances() == rebalances
+
+
+@pytest.mark.parametrize("library", ["confluent", "kafka-python", "coterie"])
+def test_two_processes_with_one_instance_id_are_told_and_found(
+    library: str, crew: Crew, topics: Topics, name: str
+) -> None:
+    """Rule 18: the second takes the place of the first, which still lives, and hears so in its next request."""
+    places = topics.create(name, 2)
+    told = {"assignor": "range", "topics": [name], "session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
+    first = crew.start(library, instance_id="same", **told)
+    crew.wait_until(lambda: first.read().owned == places, "the first has all")
+    crew.start(library, instance_id="same", **told)
+    facts = crew.broker.facts
+    wait_until(lambda: bool(facts.of(name, "InstanceIdFenced")), "the first is refused", crew.said)
+
+    fenced = facts.of(name, "InstanceIdFenced")
+    replaced = facts.of(name, "MemberReplaced")
+    assert len({(one["member_id"], one["holder_id"]) for one in fenced}) == len(fenced), "each is told once"
+    assert (fenced[0]["member_id"], fenced[0]["instance_id"]) == (replaced[0]["old_member_id"], "same")
+    assert fenced[0]["holder_id"] == replaced[0]["member_id"]
+    asked = [*CLI, "groups", "findings", name, "--bootstrap", crew.broker.bootstrap, "-o", "json"]
+    found = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+    duplicate = next(one for one in found if one["name"] == "duplicate-instance-id")
+    assert duplicate["grade"] == "observed" and duplicate["members"] == ["same"]

@@ -10,6 +10,7 @@ from coterie import facts
 from coterie.diagnosis import Evidence, Finding, Grade, GroupHistory, GroupSample, PartitionLag, Severity
 from coterie.diagnosis.detectors import DETECTORS, findings_of
 from coterie.diagnosis.model import Event, Happening
+from coterie.errors import ErrorCode
 from coterie.facts import Cause
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.protocol.subscription import Assignment, write_assignment
@@ -192,6 +193,51 @@ def test_one_fenced_request_is_enough_for_two_processes_with_one_instance_id() -
     life.builder.add_event(GROUP, Event(MINUTE + 500, Happening.INSTANCE_ID_FENCED, old, line))
     found = only(life.history(), "duplicate-instance-id")
     assert line in found.evidence
+
+
+def refused(at: int, error: ErrorCode, member: str, holder: str, *, waiting: bool = False) -> facts.InstanceIdFenced:
+    return facts.InstanceIdFenced(at, GROUP, member, "i", holder, "Heartbeat", error, waiting)
+
+
+def test_a_fact_of_a_fenced_member_is_enough_for_two_processes_with_one_instance_id() -> None:
+    life = Life()
+    life.join("a", at=1_000, instance="i")
+    old, new = life.ids["a"], f"i-{1:036}"
+    life.add(facts.MemberReplaced(MINUTE, GROUP, new, old, "i"))
+    assert names(life.history()) == []
+    life.add(refused(MINUTE + 500, ErrorCode.FENCED_INSTANCE_ID, old, new))
+    found = only(life.history(), "duplicate-instance-id")
+    assert found.grade is Grade.OBSERVED and found.members == ("i",) and found.severity is Severity.CRITICAL
+    assert (found.from_ms, found.to_ms) == (MINUTE, MINUTE + 500)
+    assert any(f"Heartbeat of {old}: FENCED_INSTANCE_ID, {new} has it" == one.says for one in found.evidence)
+
+
+def test_a_request_that_waited_when_a_killed_member_came_back_is_no_second_process() -> None:
+    life = Life()
+    life.join("a", at=1_000, instance="i")
+    old, new = life.ids["a"], f"i-{1:036}"
+    life.add(facts.MemberReplaced(MINUTE, GROUP, new, old, "i"))
+    life.add(refused(MINUTE, ErrorCode.FENCED_INSTANCE_ID, old, new, waiting=True))
+    assert names(life.history()) == []
+
+
+def test_an_instance_id_that_is_not_released_is_a_second_process_if_the_holder_lives_on() -> None:
+    life = Life()
+    life.join("a", at=1_000, instance="i")
+    life.add(refused(MINUTE, ErrorCode.UNRELEASED_INSTANCE_ID, "second", life.ids["a"]))
+    assert names(life.history()) == [], "the holder may be dead: its session has not ended"
+    life.join("b", at=5 * MINUTE)
+    found = only(life.history(), "duplicate-instance-id")
+    assert found.members == ("i",) and found.from_ms == found.to_ms == MINUTE
+
+
+def test_a_killed_member_that_comes_back_before_its_session_ends_is_no_second_process() -> None:
+    life = Life()
+    life.join("a", at=1_000, instance="i")
+    life.add(refused(MINUTE, ErrorCode.UNRELEASED_INSTANCE_ID, "again", life.ids["a"]))
+    life.crash("a", at=MINUTE + 9_000)
+    life.join("a", at=10 * MINUTE, instance="i")
+    assert "duplicate-instance-id" not in names(life.history())
 
 
 def test_an_autoscaler_that_goes_up_and_down_is_found() -> None:

@@ -43,6 +43,7 @@ _LEVELS: Mapping[type[Fact], Level] = {
     facts.MemberMissedRevocation: "warn",
     facts.MemberTurnedAway: "warn",
     facts.MemberIdExpired: "warn",
+    facts.InstanceIdFenced: "warn",
     facts.JoinPhaseStuck: "warn",
     facts.AssignorFailed: "warn",
     facts.RecordsSkipped: "warn",

@@ -110,8 +110,9 @@ class BrokerLog:
     def went(self, group_id: str, member_id: str, how: Departure, at: Evidence) -> None:
         self._builder.went(group_id, member_id, how, at)
 
-    def event(self, group_id: str, what: Happening, member_id: str, at: Evidence) -> None:
-        self._builder.add_event(group_id, Event(at.at_ms or 0, what, member_id, at))
+    def event(self, group_id: str, what: Happening, member_id: str, at: Evidence, *instance: str) -> None:
+        """Add an event; `instance` is an instance id and the member that has it."""
+        self._builder.add_event(group_id, Event(at.at_ms or 0, what, member_id, at, *instance))
 
     def count_members(self, group_id: str, text: str | None) -> None:
         if text is not None:
@@ -229,10 +230,19 @@ def _missed_sync(log: BrokerLog, found: _Found, at: Evidence) -> None:
 
 
 def _fenced(log: BrokerLog, found: _Found, at: Evidence) -> None:
-    for member_id in (_text(found, "member"), _text(found, "other")):
-        group_id = found.get("group") or log.group_of(member_id)
+    _refused(log, found, at, Happening.INSTANCE_ID_FENCED)
+
+
+def _not_released(log: BrokerLog, found: _Found, at: Evidence) -> None:
+    _refused(log, found, at, Happening.INSTANCE_ID_NOT_RELEASED)
+
+
+def _refused(log: BrokerLog, found: _Found, at: Evidence, what: Happening) -> None:
+    member_id, holder_id = _text(found, "member"), _text(found, "other")
+    for one in (member_id, holder_id):
+        group_id = found.get("group") or log.group_of(one)
         if group_id is not None:
-            log.event(group_id, Happening.INSTANCE_ID_FENCED, _text(found, "member"), at)
+            log.event(group_id, what, member_id, at, _text(found, "instance"), holder_id)
             return
 
 
@@ -356,7 +366,7 @@ _CONSUMER: Mapping[str, _Read] = {
     r"(?:Static [Mm]|M)ember <member>(?: with instance id <instance>)? left the consumer group": _consumer_left,
     r"Member <member> fenced from the group because <why>$": _consumer_fenced,
     r"Static member <member> with instance id <instance> cannot join the group because the instance id is "
-    r"(?:is )?owned by member <other>": _fenced,
+    r"(?:is )?owned by member <other>": _not_released,
     r"Static member <member> with instance id <instance> is fenced by existing member <other>": _fenced,
     r"Member <member> updated its subscribed (?:topics|regex) to": _subscribed,
     r"Bumped group epoch to <epoch>\b": _bumped,

@@ -8,12 +8,13 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coterie import facts
 from coterie.diagnosis.evidence import Bound, Evidence, Grade, Statement, merged, said
 from coterie.diagnosis.model import Departure, Event, ExplainedRebalance, GroupHistory, Happening, MemberSpan
+from coterie.errors import ErrorCode
 from coterie.facts import Fact
 from coterie.ledger import Ledger, Rebalance, RebalanceOutcome
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
@@ -333,6 +334,16 @@ def _replaced(history: GroupHistory, fact: facts.MemberReplaced, at: Evidence) -
     new.joined_ms = _said_again(new.joined_ms, fact.at_ms, at)
 
 
+def _fenced(history: GroupHistory, fact: facts.InstanceIdFenced, at: Evidence) -> None:
+    if fact.was_waiting:
+        return  # the process that sent it may be gone: that it was replaced says all
+    is_fenced = fact.error is ErrorCode.FENCED_INSTANCE_ID
+    what = Happening.INSTANCE_ID_FENCED if is_fenced else Happening.INSTANCE_ID_NOT_RELEASED
+    says = f"{fact.request} of {fact.member_id or 'a member without id'}: {fact.error.name}, {fact.holder_id} has it"
+    evidence = replace(at, says=says)
+    history.events.append(Event(fact.at_ms, what, fact.member_id, evidence, fact.instance_id, fact.holder_id))
+
+
 def _goes(how: Departure) -> Callable[[GroupHistory, Any, Evidence], None]:
     return lambda history, fact, at: _went(history, fact.member_id, how, at)
 
@@ -366,6 +377,7 @@ _GOING = frozenset(
 _MEMBER_ENTRIES: Mapping[type[Fact], Callable[[GroupHistory, Any, Evidence], None]] = {
     facts.MemberJoined: _joined,
     facts.MemberReplaced: _replaced,
+    facts.InstanceIdFenced: _fenced,
     facts.MemberLeft: _left,
     facts.MemberExpired: _expired,
     facts.MemberMissedJoin: _goes(Departure.MISSED_JOIN),

@@ -281,6 +281,9 @@ class Happening(StrEnum):
     COORDINATOR_MOVED = "coordinator moved"
     COORDINATOR_STARTED = "coordinator started"
     INSTANCE_ID_FENCED = "instance id fenced"
+    """A member that was replaced still sends requests."""
+    INSTANCE_ID_NOT_RELEASED = "instance id not released"
+    """A member cannot join as long as another one has its instance id (KIP-848), which may be alive or not."""
     GROUP_EMPTIED = "group emptied"
     GROUP_DELETED = "group deleted"
     GROUP_FULL = "group full"
@@ -293,12 +296,17 @@ class Event:
     member_id: str
     """Empty if it is of the whole group."""
     evidence: Evidence
+    instance_id: str = ""
+    """The instance id that it is about; empty if there is none."""
+    holder_id: str = ""
+    """The member that has the instance id."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "at_ms": self.at_ms,
             "what": str(self.what),
             "member": self.member_id,
+            **({"instance": self.instance_id, "holder": self.holder_id} if self.instance_id else {}),
             "evidence": self.evidence.to_json(),
         }
 

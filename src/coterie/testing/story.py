@@ -125,6 +125,9 @@ def _words(fact: Fact, names: MemberNames) -> str:
             return f"{names.of(fact.member_id)} joined ({fact.member_id}{static})"
         case facts.MemberReplaced():
             return f"{fact.instance_id} came back with another member id"
+        case facts.InstanceIdFenced():
+            who, holder = names.of(fact.member_id) or "a member", names.of(fact.holder_id)
+            return f"{fact.request} of {who} was refused ({fact.error.name}): {holder} has instance {fact.instance_id}"
         case facts.MemberLeft():
             return f"{names.of(fact.member_id)} left{f': {fact.reason}' if fact.reason else ''}"
         case facts.MemberExpired():

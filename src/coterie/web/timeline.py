@@ -47,6 +47,7 @@ _WITHOUT_OWNERS = (
     facts.MemberIdGiven,
     facts.MemberIdExpired,
     facts.MemberJoined,
+    facts.InstanceIdFenced,
     facts.RebalanceStarted,
     facts.JoinPhaseStuck,
     facts.JoinPhaseCompleted,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from coterie.coordinator.classic import State
+from coterie.coordinator.classic.fencing import MOST_REFUSED
 from coterie.errors import ErrorCode
 from coterie.facts import (
     Cause,
     GroupCreated,
     GroupDied,
+    InstanceIdFenced,
     MemberIdGiven,
     MemberJoined,
     MemberReplaced,
@@ -18,7 +23,7 @@ from coterie.facts import (
 )
 from coterie.protocol.messages import Protocol
 from coterie.protocol.offsets_topic import read_record
-from coterie.stories import PARKED, Story
+from coterie.stories import PARKED, Actor, Story
 
 
 @pytest.mark.parametrize(
@@ -277,6 +282,69 @@ def test_a_static_member_comes_back_to_a_stable_group_without_a_rebalance(group:
     c.beats(instance="other", expect="UNKNOWN_MEMBER_ID")
     c.beats(instance=None, expect="ok")
     assert len(group.rebalances) == 2
+
+
+def fenced(group: Story) -> list[InstanceIdFenced]:
+    return [fact for fact in group.world.facts if isinstance(fact, InstanceIdFenced)]
+
+
+def test_a_fenced_member_is_told_once_however_often_it_asks(group: Story) -> None:
+    """Rule 18: a flood of refused requests is one fact for each holder of the instance id."""
+    (a,) = group.stable("a", instance="i")
+    first = a.member_id
+    a.joins(id="")
+    second = a.member_id
+    for _ in range(20):
+        a.beats(id=first, expect="FENCED_INSTANCE_ID")
+        a.commits({"t:0": 1}, id=first, expect="FENCED_INSTANCE_ID")
+    a.joins(id="")
+    third = a.member_id
+    a.beats(id=first, expect="FENCED_INSTANCE_ID")
+    a.syncs(id=second, expect="FENCED_INSTANCE_ID")
+    a.joins(id=second, expect="FENCED_INSTANCE_ID")
+    told = [(fact.member_id, fact.instance_id, fact.holder_id, fact.request) for fact in fenced(group)]
+    assert told == [
+        (first, "i", second, "Heartbeat"),
+        (first, "i", third, "Heartbeat"),
+        (second, "i", third, "SyncGroup"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_name", "ask"),
+    [
+        ("Heartbeat", lambda a: a.beats(id="x", expect="FENCED_INSTANCE_ID")),
+        ("SyncGroup", lambda a: a.syncs(id="x", expect="FENCED_INSTANCE_ID")),
+        ("JoinGroup", lambda a: a.joins(id="x", expect="FENCED_INSTANCE_ID")),
+        ("OffsetCommit", lambda a: a.commits({"t:0": 1}, id="x", expect="FENCED_INSTANCE_ID")),
+        ("LeaveGroup", lambda a: a.leaves(id="x", expect="FENCED_INSTANCE_ID")),
+    ],
+)
+def test_every_request_of_a_fenced_member_is_told(group: Story, request_name: str, ask: Callable[[Actor], Any]) -> None:
+    """Section 2: all of them check the instance id."""
+    (a,) = group.stable("a", instance="i")
+    holder_id = a.member_id
+    ask(a)
+    (fact,) = fenced(group)
+    assert (fact.request, fact.member_id, fact.holder_id, fact.was_waiting) == (request_name, "x", holder_id, False)
+
+
+def test_many_refused_members_do_not_make_many_facts(group: Story) -> None:
+    """Rule 18: a process that is started again and again comes with another id each time."""
+    (a,) = group.stable("a", instance="i")
+    for number in range(100):
+        a.beats(id=f"x{number}", expect="FENCED_INSTANCE_ID")
+    assert len(fenced(group)) == MOST_REFUSED
+
+
+def test_a_request_that_waited_when_its_member_was_replaced_is_told_so(group: Story) -> None:
+    """Rule 18: whoever sent it may be gone, since it is the broker that answers late."""
+    a = group.member("a").joins(instance="i", expect=PARKED)
+    old_id = group.group.leader_id
+    a.joins(id="", expect="FENCED_INSTANCE_ID")
+    (fact,) = fenced(group)
+    assert (fact.request, fact.member_id, fact.holder_id) == ("JoinGroup", old_id, group.group.leader_id)
+    assert fact.was_waiting
 
 
 def test_a_returning_static_leader_leads_and_may_skip_the_assignment(group: Story) -> None:

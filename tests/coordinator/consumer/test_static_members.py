@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.consumer.group_world import GroupWorld
-from coterie.facts import MemberReplaced
+from coordinator.consumer.group_world import GROUP, GroupWorld
+from coterie.facts import InstanceIdFenced, MemberReplaced
+from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, Protocol, SyncGroup
 
 
 def test_a_live_instance_is_not_taken_over() -> None:
@@ -89,3 +90,42 @@ def test_a_member_may_become_static_while_it_reconciles() -> None:
     world.member("b").joins("t", assignor="range")
     a.beats()
     a.joins("t", instance_id="i", expect={"t": [0]})
+
+
+def test_a_refused_instance_id_is_told_once_for_each_member() -> None:
+    """K14: whoever repeats its request adds no fact, nor does the member that has the instance id."""
+    world = GroupWorld(t=1)
+    a = world.member("a", "i").joins("t")
+    for _ in range(3):
+        world.member("b", "i").joins("t", expect="UNRELEASED_INSTANCE_ID")
+        world.member("c", "i").says(1, instance_id="i", expect="FENCED_INSTANCE_ID")
+        world.member("d", "i").says(-1, instance_id="i", expect="FENCED_INSTANCE_ID")
+        a.joins("t", expect="UNRELEASED_INSTANCE_ID")
+    told = [fact for fact in world.world.facts if isinstance(fact, InstanceIdFenced)]
+    assert [(fact.member_id, fact.error.name) for fact in told] == [
+        ("b", "UNRELEASED_INSTANCE_ID"),
+        ("c", "FENCED_INSTANCE_ID"),
+        ("d", "FENCED_INSTANCE_ID"),
+    ]
+    assert {(fact.instance_id, fact.holder_id, fact.request) for fact in told} == {("i", "a", "ConsumerGroupHeartbeat")}
+
+
+def test_classic_requests_with_the_instance_id_of_another_member_are_told() -> None:
+    """K25: each request that a consumer group can refuse so."""
+    world = GroupWorld(t=1)
+    world.member("a", "i").joins("t")
+    asked = [
+        JoinGroup(0, GROUP, "b", "i", "consumer", [Protocol("range", b"")], 10_000, 10_000, "fresh"),
+        SyncGroup(0, GROUP, "d", "i", 1),
+        Heartbeat(0, GROUP, "e", "i", 1),
+        LeaveGroup(0, GROUP, [LeavingMember("f", "i")]),
+    ]
+    for request in (*asked, *asked):
+        world.ask(request)
+    told = [fact for fact in world.world.facts if isinstance(fact, InstanceIdFenced)]
+    assert [(fact.request, fact.member_id) for fact in told] == [
+        ("JoinGroup", "b"),
+        ("SyncGroup", "d"),
+        ("Heartbeat", "e"),
+        ("LeaveGroup", "f"),
+    ]

@@ -141,7 +141,6 @@ class Group(OffsetsGroup):
         "rebalance_began_ms",
         "state",
         "state_timestamp_ms",
-        "static",
         "support",
         "writing_generation",
     )
@@ -164,7 +163,6 @@ class Group(OffsetsGroup):
         self.leader_id: str | None = None
         self.members: dict[str, ClassicGroupMember] = {}
         self.buckets = MIN_CAPACITY  # of the HashMap that Kafka keeps its members in (rule 7)
-        self.static: dict[str, str] = {}  # instance id -> member id
         self.pending: dict[str, int] = {}  # ids given out, not yet joined -> when they lapse (rule 3)
         self.support: dict[str, int] = {}  # protocol name -> how many members can use it
         self.parked_joins = 0

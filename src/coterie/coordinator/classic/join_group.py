@@ -16,6 +16,7 @@ from coterie.coordinator.classic.effects import (
     StaticMemberWritten,
     error_for_client,
 )
+from coterie.coordinator.classic.fencing import tell_fenced, tell_waiting_fenced
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import maybe_complete_join_phase, start_rebalance
 from coterie.coordinator.classic.member_bytes import why_too_large
@@ -101,7 +102,8 @@ def _join_existing_group(group: Group, request: JoinGroup, now_ms: int) -> Effec
         return _add(group, request, request.member_id, now_ms)
     error = group.validate_member(request.member_id, request.instance_id)
     if error:
-        return _refuse(request, error)
+        told = tell_fenced(group, "JoinGroup", request.member_id, request.instance_id, error, now_ms)
+        return [*_refuse(request, error), *told]
     return _known_member(group, request, now_ms)
 
 
@@ -243,12 +245,17 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
     old = group.members[group.static[instance_id]]
     old_leader_id = group.leader_id
     effects: Effects = []
+    waiting = [
+        name for name, token in (("SyncGroup", old.parked_sync), ("JoinGroup", old.parked_join)) if token is not None
+    ]
     if old.parked_sync is not None:
         effects.append(Reply(old.parked_sync, SyncedGroup(ErrorCode.FENCED_INSTANCE_ID)))
     effects += group.answer_join(old, JoinedGroup(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
     effects.append(Disarm(group.session_key(old.member_id)))
 
     new = group.rename(old, _new_id(instance_id, request.fresh_id))
+    for name in waiting[:1]:
+        effects.append(tell_waiting_fenced(group, name, old.member_id, instance_id, new.member_id, now_ms))
     new.awaits_sync = old.awaits_sync
     effects += group.expect_by(new, now_ms + new.session_timeout_ms)  # the old session timeout, once more
     group.update(new, request)

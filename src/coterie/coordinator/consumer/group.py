@@ -185,7 +185,6 @@ class ConsumerGroup(OffsetsGroup):
         "resolved",
         "resolving",
         "sessions",
-        "static",
         "targets",
         "tried_ms",
         "unwritten",
@@ -222,7 +221,7 @@ class ConsumerGroup(OffsetsGroup):
         self.metadata_hash = 0
         self.assigned_ms = 0  # when the target was computed, by the wall clock; 0: never
         self.members: dict[str, ConsumerGroupMember] = {}
-        self.static: dict[str, str] = {}  # instance id -> member id
+        self.static = {}
         self.targets: dict[str, Target] = {}
         self.resolved: dict[str, ResolvedPattern] = {}
         self.pattern_members: dict[str, int] = {}  # regular expression -> how many members subscribe to it

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.coordinator.classic.effects import Effects, Reply
+from coterie.coordinator.classic.fencing import tell_fenced
 from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.conversion import downgrade, may_downgrade
 from coterie.coordinator.consumer.group import (
@@ -39,7 +40,9 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) ->
     if error or member is None:
         whom = request.member_id if request.instance_id is None else f"instance {request.instance_id}"
         why = f"{whom} is not a member of group {group.group_id}, or another member has its place."
-        return [Reply(request.token, ConsumerGroupHeartbeatAnswer(error, why))]
+        name = "ConsumerGroupHeartbeat"
+        told = tell_fenced(group, name, request.member_id, request.instance_id, error, now_ms)
+        return [Reply(request.token, ConsumerGroupHeartbeatAnswer(error, why)), *told]
     change = Change(group, now_ms)
     answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, request.member_id, request.member_epoch)
     if request.member_epoch == STATIC_LEAVE_EPOCH:

@@ -38,12 +38,14 @@ class HeldBytes:
 
 class OffsetsGroup:
     __slots__ = (
+        "fenced",
         "group_id",
         "held_bytes",
         "held_in_all",
         "is_in_log",
         "records_under_way",
         "settings",
+        "static",
         "stored",
         "unwritten_commits",
         "wall",
@@ -65,6 +67,8 @@ class OffsetsGroup:
         self.is_in_log = False  # some record of it is written
         self.records_under_way = 0  # of the group itself, on their way to the log
         self.stored = StoredOffsets()
+        self.static: dict[str, str] = {}  # instance id -> member id
+        self.fenced: dict[str, tuple[str, set[str]]] | None = None  # instance id -> its member, and whom it fenced
         self.unwritten_commits: dict[int, OffsetsWritten] = {}  # on their way to the log, by identity
 
     # --- what a type of groups says -----------------------------------------------------------------------------------

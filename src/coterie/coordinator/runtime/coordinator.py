@@ -225,6 +225,12 @@ class GroupCoordinator:
             return self._refuse(event, partition)
         return shard.handle(event, now_ms)
 
+    def holds_instance(self, request: Heartbeat) -> bool:
+        """Return whether the sender has the instance id that it gives."""
+        shard = self.shards.get(self.partition_of(request.group_id))
+        group = None if shard is None else shard.groups.get(request.group_id)
+        return group is not None and group.static.get(request.instance_id or "") == request.member_id
+
     def steady_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
         """Handle a heartbeat of a consumer group that changes nothing; None: `handle` must."""
         shard = self.shards.get(self.partition_of(request.group_id))

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from itertools import groupby, pairwise
 
 from coterie.diagnosis.context import Context, Return, evidence_of, gone_ms, names, seconds, times_in_words
-from coterie.diagnosis.model import Departure, ExplainedRebalance, Finding, Happening, MemberSpan, Severity
+from coterie.diagnosis.model import Departure, Event, ExplainedRebalance, Finding, Happening, MemberSpan, Severity
 
 FLAPS = 3
 """How often a member must join within `WINDOW_MS` to be called flapping."""
 WINDOW_MS = 600_000
 MANY = 3
 LONG_SESSION_MS = 30_000
+LONGEST_SESSION_MS = 60_000
+"""The default of group.consumer.max.session.timeout.ms: a dead member of a consumer group is removed by then."""
 REPLACEMENTS = 3
 """How often an instance id must be taken over within `WINDOW_MS` if no source says that a member was fenced."""
 
@@ -211,34 +213,65 @@ def flapping(context: Context) -> list[Finding]:
 
 def duplicate_instance_ids(context: Context) -> list[Finding]:
     """Find two living processes with one group.instance.id: they fence each other."""
-    fenced = [one for one in context.history.events if one.what is Happening.INSTANCE_ID_FENCED]
+    events_of = [one for one in context.history.events if _shows_two(context, one)]
     replaced = [one for one in context.gone if one.departure.value == Departure.REPLACED]
     found = []
-    by_instance: dict[str, list[MemberSpan]] = {}
+    named = {event.member_id: event.instance_id for event in events_of if event.instance_id}
+    by_instance: dict[str, list[MemberSpan]] = {instance: [] for instance in named.values()}
     for one in replaced:
-        by_instance.setdefault(one.instance_id or one.member_id, []).append(one)
+        by_instance.setdefault(one.instance_id or named.get(one.member_id) or one.member_id, []).append(one)
     for instance, stays in by_instance.items():
         ids = {one.member_id for one in stays}
-        events = [one for one in fenced if one.member_id in ids or one.member_id.startswith(f"{instance}-")]
+        events = [
+            one
+            for one in events_of
+            if one.instance_id == instance or one.member_id in ids or one.member_id.startswith(f"{instance}-")
+        ]
         window = _densest(stays)
         if not events and len(window) < REPLACEMENTS:
             continue
         how = (
-            f"a member was fenced {times_in_words(len(events))}" if events else f"it was taken over {len(window)} times"
+            f"a member was refused {times_in_words(len(events))}"
+            if events
+            else f"it was taken over {len(window)} times"
         )
+        holders = {one.holder_id for one in events}
+        both = stays + [one for one in context.stays if one.member_id in holders and one not in stays]
+        times = sorted([*(one.at_ms for one in events), *(gone_ms(one) for one in stays)])
         found.append(
             context.finding(
                 "duplicate-instance-id",
                 Severity.CRITICAL,
                 f"Two processes use group.instance.id {instance} at the same time: {how}.",
-                "Give each process an instance id of its own, for example the name of its pod. The fenced process "
+                "Give each process an instance id of its own, for example the name of its pod. The refused process "
                 "reads nothing.",
-                members=stays,
+                members=both,
                 evidence=[*(one.evidence for one in events), *evidence_of(*(one.departure for one in stays))],
                 inferred="" if events else f"{len(window)} members took over the instance id within a short time",
+                times=(times[0], times[-1]),
             )
         )
     return found
+
+
+def _shows_two(context: Context, event: Event) -> bool:
+    """Return whether an event shows that two members with one instance id are alive.
+
+    A replaced member that sends a request is alive. One that cannot join may be the same process, started again, while
+    the broker waits for the session of the killed one: so the other one must be there for longer than a session.
+    """
+    if event.what is Happening.INSTANCE_ID_FENCED:
+        return True
+    if event.what is not Happening.INSTANCE_ID_NOT_RELEASED:
+        return False
+    held = [
+        one for one in context.stays if one.member_id == event.holder_id and (one.joined_ms.value or 0) <= event.at_ms
+    ]
+    holder = held[-1] if held else MemberSpan(event.holder_id)
+    if holder.departure.value in (Departure.LEFT, Departure.POLL_TIMEOUT, Departure.REPLACED):
+        return gone_ms(holder) >= event.at_ms
+    until = gone_ms(holder) if holder.departure.is_known else context.history.to_ms or 0
+    return until - event.at_ms > (_session(holder) or LONGEST_SESSION_MS)
 
 
 def session_timeouts(context: Context) -> list[Finding]:
