@@ -26,8 +26,8 @@ def tell_fenced(
     """Return the fact that a request is refused, unless it was told before or the error is another one."""
     if error not in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID) or instance_id is None:
         return []
-    holder_id = group.static[instance_id]
-    if holder_id == member_id:  # it repeats its own join
+    holder_id = group.static.get(instance_id)
+    if holder_id is None or holder_id == member_id:  # it repeats its own join
         return []
     return _told_once(
         group, InstanceIdFenced(now_ms, group.group_id, member_id, instance_id, holder_id, request, error)
