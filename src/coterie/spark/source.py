@@ -14,6 +14,14 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import pyspark
+
+from coterie.spark.required_pyspark import old_pyspark
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError as error:
+    raise old_pyspark(pyspark.__version__, error) from None
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -22,7 +30,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from coterie.client.network.background import Background, background
