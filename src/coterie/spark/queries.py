@@ -1,6 +1,7 @@
-"""The planning of a streaming query's batches: alone (`SingleQuery`), or as a member of a group (`GroupQuery`).
+"""The planning of a batch query (`batch_spans`), and of a streaming query's batches: alone (`SingleQuery`), or as a
+member of a group (`GroupQuery`).
 
-Both live on the background's event loop, and both have the methods that `source.py` calls: `initial`, `latest`,
+The last two live on the background's event loop, and have the methods that `source.py` calls: `initial`, `latest`,
 `spans`, `set_target`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits go on
 meanwhile. `checkpoint.py` says what is promised, and why; `membership.py` has the member.
 """
@@ -15,13 +16,13 @@ from coterie.client.network.background_tasks import within
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
-from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable
+from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable, within_log
 from coterie.spark.checkpoint import SparkCheckpoint, next_offset, spans_to_repeat
 from coterie.spark.membership import OwnedPartitions, QueryMember
-from coterie.spark.offsets import EARLIEST, LATEST, OffsetReader
+from coterie.spark.offsets import EARLIEST, LATEST, AtOffsets, OffsetReader
 from coterie.spark.options import SourceOptions
 
-__all__ = ["GroupQuery", "SingleQuery"]
+__all__ = ["GroupQuery", "SingleQuery", "batch_spans"]
 
 log = logging.getLogger("coterie.spark")
 
@@ -32,6 +33,22 @@ GROUP_WAIT_MS = 1_000
 CHECKPOINT_WAIT_MS = 100
 """The interval at which the checkpoint is searched for a batch that a rebalance waits for."""
 LEAVE_MS = 10_000
+
+
+async def batch_spans(options: SourceOptions) -> dict[TopicPartition, Span]:
+    """Return what a batch query reads.
+
+    With `failOnDataLoss`, tasks wait for records before `endingOffsets` that are not there yet, and fail without them.
+    """
+    reader = OffsetReader(options)
+    try:
+        partitions = await reader.existing_partitions()
+        starts, ends = await reader.starts(partitions), await reader.ends(partitions)
+        if isinstance(options.end, AtOffsets) and not options.fail_on_data_loss:
+            ends = within_log(ends, await reader.offsets(dict.fromkeys(partitions, LATEST)), warn=log.warning)
+    finally:
+        await reader.close()
+    return {each: Span(at, max(at, ends[each])) for each, at in starts.items()}
 
 
 class SingleQuery:

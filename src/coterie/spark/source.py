@@ -88,18 +88,9 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        return _input_partitions(background().run(self._spans()), self._options)
+        from coterie.spark.queries import batch_spans
 
-    async def _spans(self) -> dict[TopicPartition, Span]:
-        from coterie.spark.offsets import OffsetReader
-
-        reader = OffsetReader(self._options)
-        try:
-            partitions = await reader.existing_partitions()
-            starts, ends = await reader.starts(partitions), await reader.ends(partitions)
-        finally:
-            await reader.close()
-        return {each: Span(at, max(at, ends[each])) for each, at in starts.items()}
+        return _input_partitions(background().run(batch_spans(self._options)), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
