@@ -15,9 +15,9 @@ from collections.abc import Collection
 from coterie.client.network.background_tasks import within
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
-from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
+from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError, RequestTimedOutError
 from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable, within_log
-from coterie.spark.checkpoint import SparkCheckpoint, next_offset, spans_to_repeat
+from coterie.spark.checkpoint import CheckpointThread, SparkCheckpoint, next_offset, spans_to_repeat
 from coterie.spark.membership import OwnedPartitions, QueryMember
 from coterie.spark.offsets import EARLIEST, LATEST, AtOffsets, OffsetReader
 from coterie.spark.options import SourceOptions
@@ -115,7 +115,8 @@ class GroupQuery:
         self._owned = OwnedPartitions()
         self._member = QueryMember(options, self._owned, self._revoked)
         self._reader = OffsetReader(options, self._member.engine.cluster)
-        self._checkpoint = SparkCheckpoint(options.checkpoint_location) if options.checkpoint_location else None
+        location = options.checkpoint_location
+        self._checkpoint = CheckpointThread(SparkCheckpoint(location)) if location else None
         self._planner = BatchPlanner(options.min_offsets_per_trigger, options.max_trigger_delay)
         self._committing = asyncio.Lock()
         self._known_at_first: set[TopicPartition] | None = None
@@ -214,24 +215,37 @@ class GroupQuery:
         """Give up partitions for a rebalance, but not before the batch that has them is durable and committed."""
         owned, member = self._owned, self._member
         owned.revoke(partitions)
-        while not owned.is_free(partitions) and member.is_in_group and not member.is_leaving:
-            self._look_for_batch()
-            if owned.commits_due():
-                await self._commit(clock_ms() + GROUP_WAIT_MS)
-            if not owned.is_free(partitions):
-                await member.until_news(None, at_most_ms=CHECKPOINT_WAIT_MS)
+        looking = asyncio.create_task(self._look_until_done())
+        try:
+            while not owned.is_free(partitions) and member.is_in_group and not member.is_leaving:
+                if owned.commits_due():
+                    await self._commit(clock_ms() + GROUP_WAIT_MS)
+                if not owned.is_free(partitions):
+                    await member.until_news(None, at_most_ms=CHECKPOINT_WAIT_MS)
+                if looking.done():
+                    looking.result()  # its error, if it has one
+        finally:
+            looking.cancel()
         if owned.is_free(partitions):
             owned.release(partitions)
         else:
             owned.lose(partitions)
 
-    def _look_for_batch(self) -> bool | None:
+    async def _look_until_done(self) -> None:
+        """Search the checkpoint for the batch that runs. If its store is slow, Spark may report the batch before."""
+        is_done = await self._look_for_batch()
+        while not is_done:
+            await asyncio.sleep(CHECKPOINT_WAIT_MS / 1000)
+            is_done = await self._look_for_batch()
+        self._member.engine.news()
+
+    async def _look_for_batch(self) -> bool | None:
         """Return whether the batch that runs is done; None if none runs, or the checkpoint does not say."""
         running = self._owned.running
         if running is None or self._checkpoint is None:
             return None
-        is_done = self._checkpoint.has_done(running)
-        if is_done:
+        is_done = await self._checkpoint.has_done(running)
+        if is_done and self._owned.running is running:
             self._owned.batch_done(running)
         return is_done
 
@@ -245,10 +259,18 @@ class GroupQuery:
         except CoterieError as error:
             log.warning("leaving group %s: %s", self._group_id, error)
         finally:
+            if self._checkpoint is not None:
+                self._checkpoint.close()
             await self._member.leave(clock_ms() + LEAVE_MS)
 
     async def _commit_last(self) -> None:
-        is_done = self._look_for_batch()
+        await self._commit(None)
+        is_done = None
+        try:
+            is_done = await within(LEAVE_MS / 2, self._look_for_batch())
+        except RequestTimedOutError:
+            where = self._options.checkpoint_location
+            log.warning("the checkpoint at %s does not answer: a batch that is done may be read again", where)
         await self._commit(None)
         to_release = self._owned.commits_to_release()
         if is_done is False and to_release and not self._member.is_alone:
