@@ -245,7 +245,9 @@ class GroupQuery:
         if running is None or self._checkpoint is None:
             return None
         is_done = await self._checkpoint.has_done(running)
-        if is_done and self._owned.running is running:
+        if self._owned.running is not running:
+            return None  # Spark has reported it meanwhile
+        if is_done:
             self._owned.batch_done(running)
         return is_done
 
