@@ -61,6 +61,6 @@ def test_the_program_starts_its_query_again(monkeypatch: pytest.MonkeyPatch, fol
     pipeline, session = Pipeline(LATE), Session()
     monkeypatch.setattr(submit, "session", lambda *_: session)
     monkeypatch.setattr(submit, "GroupsPipeline", lambda *_: pipeline)
-    monkeypatch.setattr(submit.signal, "signal", lambda *_: None)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
     submit.run(PipelineOptions("tables", {}), follow=follow, master=None, say=lambda _: None)
     assert (pipeline.starts, session.is_stopped) == (2, True)

@@ -267,7 +267,7 @@ class GroupQuery:
 
     async def _commit_last(self) -> None:
         await self._commit(None)
-        is_done = None
+        is_done: bool | None = None
         try:
             is_done = await within(LEAVE_MS / 2, self._look_for_batch())
         except RequestTimedOutError:
