@@ -20,6 +20,7 @@ from coterie.spark.batch_plan import (
     ends_within,
     offset_ranges,
     reachable,
+    within_log,
 )
 
 ONE, TWO, THREE = (TopicPartition("t", number) for number in range(3))
@@ -172,3 +173,15 @@ def test_ranges_are_the_spans_without_a_gap_or_an_overlap(
     assert at == {each: span.until_offset for each, span in spans.items()}
     total = sum(span.size for span in spans.values())
     assert len(found) >= min(least or 0, total)
+
+
+def test_an_end_behind_the_log_is_the_end_of_the_log() -> None:
+    said: list[str] = []
+    assert within_log({ONE: 5, TWO: 12, THREE: 7}, {ONE: 9, TWO: 10, THREE: 7}, said.append) == {
+        ONE: 5,
+        TWO: 10,
+        THREE: 7,
+    }
+    assert said == ["endingOffsets: t-1 ends at 10, not at 12. failOnDataLoss is false: reading what is there"]
+    assert within_log({ONE: 5}, {ONE: 5}, said.append) == {ONE: 5}
+    assert len(said) == 1

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from time import monotonic  # noqa: TID251  a stop takes real time
+from typing import Any
 
 import pytest
+from pyarrow.fs import LocalFileSystem
 
 from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import OffsetAndMetadata
 from coterie.errors import KafkaError
 from coterie.spark import queries
-from coterie.spark.checkpoint import CommitNote
+from coterie.spark.checkpoint import CommitNote, SparkCheckpoint
 from coterie.spark.membership import FencedQueryError
 from spark.standin import Query, sinks
 from spark.topics import Plain, Topic, until
@@ -146,6 +149,75 @@ def test_a_rebalance_waits_for_the_batch_under_way(topic: Topic, tmp_path: Path,
     assert topic.missing(seen) == []
     assert topic.twice(seen) == []
     assert plain.seen
+
+
+class SlowFiles:
+    """A store that answers late, as S3 or HDFS may. It counts the questions that it was asked."""
+
+    def __init__(self, answers_after: Callable[[], object]) -> None:
+        self.questions = 0
+        self._answers_after = answers_after
+        self._files = LocalFileSystem()
+
+    def get_file_info(self, asked: Any) -> Any:
+        self.questions += 1
+        self._answers_after()
+        return self._files.get_file_info(asked)
+
+    def open_input_stream(self, path: str) -> Any:
+        return self._files.open_input_stream(path)
+
+    def replace(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def open_(checkpoint: SparkCheckpoint) -> None:
+            checkpoint._files, checkpoint._root = self, checkpoint._location
+
+        monkeypatch.setattr(SparkCheckpoint, "_open", open_)
+
+
+def test_heartbeats_go_on_while_the_checkpoint_is_slow(
+    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer of the store takes longer than the session timeout, which is 2 s."""
+    files = SlowFiles(lambda: Event().wait(3))
+    files.replace(monkeypatch)
+    query = Query(topic, tmp_path, "g")
+    topic.write(400)
+    go_on = start_into_the_batch(query)
+    plain = Plain(topic, "g")
+    until(lambda: files.questions >= 2, what="the first question is answered")
+    assert topic.members("g") == 2
+    go_on.set()
+    until(lambda: plain.owned == 2, what="the newcomer has its half")
+    topic.write(400)
+    until(lambda: topic.committed("g") == 800)
+    query.stop()
+    plain.stop()
+    assert query.error is None
+    seen = [*query.seen(), *plain.seen]
+    assert topic.missing(seen) == topic.twice(seen) == []
+
+
+def test_a_checkpoint_that_does_not_answer_holds_up_neither_a_rebalance_nor_a_stop(
+    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "LEAVE_MS", 1_000)
+    answers = Event()
+    files = SlowFiles(lambda: answers.wait(60))
+    files.replace(monkeypatch)
+    query = Query(topic, tmp_path, "g")
+    topic.write(400)
+    go_on = start_into_the_batch(query)
+    plain = Plain(topic, "g")
+    until(lambda: files.questions == 1)
+    go_on.set()
+    until(lambda: plain.owned == 2, what="Spark reports the batch with its next trigger")
+    began = monotonic()
+    query.stop()
+    assert monotonic() - began < 15
+    until(lambda: topic.members("g") == 1)
+    answers.set()
+    plain.stop()
+    assert query.error is None
 
 
 def test_without_checkpointlocation_the_next_trigger_lets_go(topic: Topic, tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ def test_a_slice_that_nobody_has_written_yet_is_not_waited_for_for_ever(topic: T
         read(topic, 0, 0, 11, kafkaConsumer__pollTimeoutMs="300", kafka__fetch__max__wait__ms="100")
 
 
+def test_a_log_that_ends_within_the_slice_is_read_to_its_end_or_named(topic: Topic) -> None:
+    topic.write(40)
+    quick = {"kafkaConsumer__pollTimeoutMs": "300", "kafka__fetch__max__wait__ms": "100"}
+    assert read(topic, 0, 4, 20, failOnDataLoss="false", **quick) == list(range(4, 10))
+    with pytest.raises(KafkaError, match=r"offsets 10 to 20 were to be read; .* orders-0 has offsets 0 to 10"):
+        read(topic, 0, 4, 20, **quick)
+
+
 def test_a_broker_that_is_away_is_waited_for_and_then_named() -> None:
     with Topic.on_a_broker() as topic:
         topic.write(40)

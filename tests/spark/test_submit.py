@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from coterie.spark.pipeline import submit
+from coterie.spark.pipeline.groups_pipeline import PipelineOptions
 from coterie.spark.pipeline.submit import MOST_STARTS, until_workers_start
 
 LATE = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
@@ -22,6 +24,15 @@ class Pipeline:
         self.starts += 1
         if self.messages:
             raise StreamingQueryException(self.messages.pop(0))
+
+    once = follow = read
+
+
+class Session:
+    is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
 
 
 def test_a_late_worker_costs_another_start() -> None:
@@ -43,3 +54,13 @@ def test_another_error_is_raised_at_once() -> None:
     with pytest.raises(StreamingQueryException, match="no space"):
         until_workers_start(pipeline.read, lambda _: None)
     assert pipeline.starts == 1
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_the_program_starts_its_query_again(monkeypatch: pytest.MonkeyPatch, follow: bool) -> None:
+    pipeline, session = Pipeline(LATE), Session()
+    monkeypatch.setattr(submit, "session", lambda *_: session)
+    monkeypatch.setattr(submit, "GroupsPipeline", lambda *_: pipeline)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    submit.run(PipelineOptions("tables", {}), follow=follow, master=None, say=lambda _: None)
+    assert (pipeline.starts, session.is_stopped) == (2, True)

@@ -43,6 +43,31 @@ def test_the_last_commit_counts_and_a_tombstone_ends_it(spark: SparkSession) -> 
     assert {(row["group_id"], row["offset"]) for row in found} == {("a", 4), ("c", 7), ("d", 1)}
 
 
+def test_a_clock_that_steps_back_does_not_change_which_commit_is_the_last(spark: SparkSession) -> None:
+    """Only between two partitions of the log, which has grown then, the time decides."""
+    before = frame(spark, COMMITS, [commit("a", 5, 10, log_ms=900), commit("b", 5, 11, log_ms=900)])
+    new = frame(
+        spark,
+        COMMITS,
+        [
+            commit("a", 8, 12, log_ms=300),
+            commit("b", None, 13, log_ms=300),
+            commit("grown", 5, 70, log_partition=1, log_ms=500),
+            commit("grown", 7, 3, log_partition=2, log_ms=600),
+            commit("grown", 9, 4, log_partition=2, log_ms=550),
+        ],
+    )
+    found = tables.last_commits(before, new)
+    assert found.columns == [
+        *tables._COMMIT_KEY,
+        *(name for name in COMMITS.arrow.names if name not in tables._COMMIT_KEY),
+    ]
+    assert {(row["group_id"], row["offset"], row["log_offset"]) for row in found.collect()} == {
+        ("a", 8, 12),
+        ("grown", 9, 4),
+    }
+
+
 def test_lag_says_how_far_how_long_and_from_what_it_knows(spark: SparkSession) -> None:
     last = frame(
         spark,

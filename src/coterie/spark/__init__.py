@@ -2,7 +2,7 @@
 
 It imports client and settings, not the broker. Read `checkpoint.py` first (what is promised, and how), then `source.py`
 (what Spark calls) and `queries.py` (how batches are planned). `options.py`, `offsets.py`, `batch_plan.py`,
-`checkpoint.py`, `membership.py` and `queries.py` import no Spark. Spark finds the source by the module
+`checkpoint.py`, `membership.py`, `progress.py` and `queries.py` import no Spark. Spark finds the source by the module
 `pyspark_coterie` beside this package. The tables of the groups are made by `pipeline/`.
 """
 
@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.spark.offset_committer import OffsetCommitter
+    from coterie.spark.progress import kafka_progress
     from coterie.spark.transactional_sink import TransactionalSink
 
-__all__ = ["OffsetCommitter", "TransactionalSink"]
-_HOMES = {"OffsetCommitter": "offset_committer", "TransactionalSink": "transactional_sink"}
+__all__ = ["OffsetCommitter", "TransactionalSink", "kafka_progress"]
+_HOMES = {
+    "OffsetCommitter": "offset_committer",
+    "TransactionalSink": "transactional_sink",
+    "kafka_progress": "progress",
+}
 
 
 def __getattr__(name: str) -> Any:

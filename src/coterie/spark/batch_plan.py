@@ -32,6 +32,7 @@ __all__ = [
     "ends_within",
     "offset_ranges",
     "reachable",
+    "within_log",
 ]
 
 
@@ -175,6 +176,17 @@ def reachable(
         )
     warn(f"{what}. failOnDataLoss is false: going on with what is there")
     return {each: min(at, log_ends[each]) for each, at in positions.items() if each in log_ends}
+
+
+def within_log(
+    ends: Mapping[TopicPartition, int], log_ends: Mapping[TopicPartition, int], warn: Callable[[str], None]
+) -> dict[TopicPartition, int]:
+    """Return the ends of a batch query, none of them behind the end of its partition."""
+    beyond = {each: at for each, at in ends.items() if at > log_ends[each]}
+    if beyond:
+        what = ", ".join(f"{each} ends at {log_ends[each]}, not at {at}" for each, at in sorted(beyond.items()))
+        warn(f"endingOffsets: {what}. failOnDataLoss is false: reading what is there")
+    return dict(ends) | {each: log_ends[each] for each in beyond}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,17 +20,21 @@ one. A batch that ran when its query crashed is read twice, and nothing else is.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.spark.batch_plan import BatchPlan, Span
 
-__all__ = ["CommitNote", "SparkCheckpoint", "next_offset", "spans_to_repeat"]
+__all__ = ["CheckpointThread", "CommitNote", "SparkCheckpoint", "next_offset", "spans_to_repeat"]
 
 log = logging.getLogger("coterie.spark")
 
@@ -145,3 +149,36 @@ class SparkCheckpoint:
             else:
                 self._files, self._root = LocalFileSystem(), self._location
             self._root = self._root.rstrip("/")
+
+
+class CheckpointThread:
+    """Looks into a checkpoint on a thread of its own, since its store may be slow and the event loop sends heartbeats.
+
+    The thread is started here: a process that is about to end cannot start one, and that is when a query looks last.
+    It is a daemon, so that a store that does not answer keeps no process from ending.
+    """
+
+    def __init__(self, checkpoint: SparkCheckpoint) -> None:
+        self._checkpoint = checkpoint
+        self._asked: SimpleQueue[tuple[BatchPlan, Future[bool | None]] | None] = SimpleQueue()
+        Thread(target=self._run, name="coterie-checkpoint", daemon=True).start()
+
+    async def has_done(self, plan: BatchPlan) -> bool | None:
+        """Return what `SparkCheckpoint.has_done` returns."""
+        answer: Future[bool | None] = Future()
+        self._asked.put((plan, answer))
+        return await asyncio.wrap_future(answer)
+
+    def close(self) -> None:
+        """End the thread, as soon as its store has answered."""
+        self._asked.put(None)
+
+    def _run(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            plan, answer = asked
+            if not answer.set_running_or_notify_cancel():
+                continue
+            try:
+                answer.set_result(self._checkpoint.has_done(plan))
+            except BaseException as error:  # noqa: BLE001  raised by whoever waits
+                answer.set_exception(error)

@@ -149,7 +149,7 @@ class _Fetcher:
             elif error is not None and not error.retriable:
                 raise error
             if clock_ms() >= until_ms:
-                raise self._too_late(position, error)
+                raise await self._too_late(cluster, position, error)
             if error is not None:
                 failures += 1
                 if error.code in STALE_METADATA:
@@ -191,20 +191,34 @@ class _Fetcher:
         return _Fetched(position, data, aborted, max(end, position))
 
     async def _out_of_range(self, cluster: NetworkClient, position: int) -> _LostError:
-        reader = OffsetReader(self._options, cluster)
-        first = (await reader.offsets({self._partition: EARLIEST}))[self._partition]
-        last = (await reader.offsets({self._partition: LATEST}))[self._partition]
+        first, last = await self._bounds(cluster)
         message = f"{self._span(position)} of {self._partition} were to be read, and it has {first} to {last}."
         return _LostError(message, first if position < first else None)
+
+    async def _bounds(self, cluster: NetworkClient) -> tuple[int, int]:
+        """Return where the partition begins and ends now."""
+        reader = OffsetReader(self._options, cluster)
+        first = (await reader.offsets({self._partition: EARLIEST}))[self._partition]
+        return first, (await reader.offsets({self._partition: LATEST}))[self._partition]
 
     def _span(self, position: int) -> str:
         return f"offsets {position} to {self._piece.until_offset}"
 
-    def _too_late(self, position: int, error: KafkaError | None) -> KafkaError:
-        why = f"the last error: {error}" if error else "the broker sent no records"
+    async def _too_late(self, cluster: NetworkClient, position: int, error: KafkaError | None) -> Exception:
+        """Return what to raise when no records came in time. A log that ends here has lost those that were to follow.
+
+        A leader that was just elected may report an end that is too low, so this is not decided before.
+        """
+        if error is not None:
+            why = f"the last error: {error}"
+        else:
+            first, last = await self._bounds(cluster)
+            if position >= last and not self._options.fail_on_data_loss:
+                return await self._out_of_range(cluster, position)
+            why = f"the broker sent none. {self._partition} has offsets {first} to {last}"
         return KafkaError(
             f"reading {self._partition} at offset {position}: no records within {self._options.poll_timeout_ms} ms "
-            f"(kafkaConsumer.pollTimeoutMs); {why}",
+            f"(kafkaConsumer.pollTimeoutMs), and {self._span(position)} were to be read; {why}",
             ErrorCode.REQUEST_TIMED_OUT,
         )
 

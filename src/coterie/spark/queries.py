@@ -1,6 +1,7 @@
-"""The planning of a streaming query's batches: alone (`SingleQuery`), or as a member of a group (`GroupQuery`).
+"""The planning of a batch query (`batch_spans`), and of a streaming query's batches: alone (`SingleQuery`), or as a
+member of a group (`GroupQuery`).
 
-Both live on the background's event loop, and both have the methods that `source.py` calls: `initial`, `latest`,
+The last two live on the background's event loop, and have the methods that `source.py` calls: `initial`, `latest`,
 `spans`, `set_target`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits go on
 meanwhile. `checkpoint.py` says what is promised, and why; `membership.py` has the member.
 """
@@ -14,14 +15,14 @@ from collections.abc import Collection
 from coterie.client.network.background_tasks import within
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
-from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
-from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable
-from coterie.spark.checkpoint import SparkCheckpoint, next_offset, spans_to_repeat
+from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError, RequestTimedOutError
+from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable, within_log
+from coterie.spark.checkpoint import CheckpointThread, SparkCheckpoint, next_offset, spans_to_repeat
 from coterie.spark.membership import OwnedPartitions, QueryMember
-from coterie.spark.offsets import EARLIEST, LATEST, OffsetReader
+from coterie.spark.offsets import EARLIEST, LATEST, AtOffsets, OffsetReader
 from coterie.spark.options import SourceOptions
 
-__all__ = ["GroupQuery", "SingleQuery"]
+__all__ = ["GroupQuery", "SingleQuery", "batch_spans"]
 
 log = logging.getLogger("coterie.spark")
 
@@ -32,6 +33,22 @@ GROUP_WAIT_MS = 1_000
 CHECKPOINT_WAIT_MS = 100
 """The interval at which the checkpoint is searched for a batch that a rebalance waits for."""
 LEAVE_MS = 10_000
+
+
+async def batch_spans(options: SourceOptions) -> dict[TopicPartition, Span]:
+    """Return what a batch query reads.
+
+    With `failOnDataLoss`, tasks wait for records before `endingOffsets` that are not there yet, and fail without them.
+    """
+    reader = OffsetReader(options)
+    try:
+        partitions = await reader.existing_partitions()
+        starts, ends = await reader.starts(partitions), await reader.ends(partitions)
+        if isinstance(options.end, AtOffsets) and not options.fail_on_data_loss:
+            ends = within_log(ends, await reader.offsets(dict.fromkeys(partitions, LATEST)), warn=log.warning)
+    finally:
+        await reader.close()
+    return {each: Span(at, max(at, ends[each])) for each, at in starts.items()}
 
 
 class SingleQuery:
@@ -98,7 +115,8 @@ class GroupQuery:
         self._owned = OwnedPartitions()
         self._member = QueryMember(options, self._owned, self._revoked)
         self._reader = OffsetReader(options, self._member.engine.cluster)
-        self._checkpoint = SparkCheckpoint(options.checkpoint_location) if options.checkpoint_location else None
+        location = options.checkpoint_location
+        self._checkpoint = CheckpointThread(SparkCheckpoint(location)) if location else None
         self._planner = BatchPlanner(options.min_offsets_per_trigger, options.max_trigger_delay)
         self._committing = asyncio.Lock()
         self._known_at_first: set[TopicPartition] | None = None
@@ -197,23 +215,38 @@ class GroupQuery:
         """Give up partitions for a rebalance, but not before the batch that has them is durable and committed."""
         owned, member = self._owned, self._member
         owned.revoke(partitions)
-        while not owned.is_free(partitions) and member.is_in_group and not member.is_leaving:
-            self._look_for_batch()
-            if owned.commits_due():
-                await self._commit(clock_ms() + GROUP_WAIT_MS)
-            if not owned.is_free(partitions):
-                await member.until_news(None, at_most_ms=CHECKPOINT_WAIT_MS)
+        looking = asyncio.create_task(self._look_until_done())
+        try:
+            while not owned.is_free(partitions) and member.is_in_group and not member.is_leaving:
+                if owned.commits_due():
+                    await self._commit(clock_ms() + GROUP_WAIT_MS)
+                if not owned.is_free(partitions):
+                    await member.until_news(None, at_most_ms=CHECKPOINT_WAIT_MS)
+                if looking.done():
+                    looking.result()  # its error, if it has one
+        finally:
+            looking.cancel()
         if owned.is_free(partitions):
             owned.release(partitions)
         else:
             owned.lose(partitions)
 
-    def _look_for_batch(self) -> bool | None:
+    async def _look_until_done(self) -> None:
+        """Search the checkpoint for the batch that runs. If its store is slow, Spark may report the batch before."""
+        is_done = await self._look_for_batch()
+        while not is_done:
+            await asyncio.sleep(CHECKPOINT_WAIT_MS / 1000)
+            is_done = await self._look_for_batch()
+        self._member.engine.news()
+
+    async def _look_for_batch(self) -> bool | None:
         """Return whether the batch that runs is done; None if none runs, or the checkpoint does not say."""
         running = self._owned.running
         if running is None or self._checkpoint is None:
             return None
-        is_done = self._checkpoint.has_done(running)
+        is_done = await self._checkpoint.has_done(running)
+        if self._owned.running is not running:
+            return None  # Spark has reported it meanwhile
         if is_done:
             self._owned.batch_done(running)
         return is_done
@@ -228,10 +261,18 @@ class GroupQuery:
         except CoterieError as error:
             log.warning("leaving group %s: %s", self._group_id, error)
         finally:
+            if self._checkpoint is not None:
+                self._checkpoint.close()
             await self._member.leave(clock_ms() + LEAVE_MS)
 
     async def _commit_last(self) -> None:
-        is_done = self._look_for_batch()
+        await self._commit(None)
+        is_done: bool | None = None
+        try:
+            is_done = await within(LEAVE_MS / 2, self._look_for_batch())
+        except RequestTimedOutError:
+            where = self._options.checkpoint_location
+            log.warning("the checkpoint at %s does not answer: a batch that is done may be read again", where)
         await self._commit(None)
         to_release = self._owned.commits_to_release()
         if is_done is False and to_release and not self._member.is_alone:

@@ -14,6 +14,14 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import pyspark
+
+from coterie.spark.required_pyspark import old_pyspark
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError as error:
+    raise old_pyspark(pyspark.__version__, error) from None
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -22,7 +30,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from coterie.client.network.background import Background, background
@@ -81,18 +88,9 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        return _input_partitions(background().run(self._spans()), self._options)
+        from coterie.spark.queries import batch_spans
 
-    async def _spans(self) -> dict[TopicPartition, Span]:
-        from coterie.spark.offsets import OffsetReader
-
-        reader = OffsetReader(self._options)
-        try:
-            partitions = await reader.existing_partitions()
-            starts, ends = await reader.starts(partitions), await reader.ends(partitions)
-        finally:
-            await reader.close()
-        return {each: Span(at, max(at, ends[each])) for each, at in starts.items()}
+        return _input_partitions(background().run(batch_spans(self._options)), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)

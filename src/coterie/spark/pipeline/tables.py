@@ -136,11 +136,16 @@ def commits(decoded: DataFrame) -> DataFrame:
 
 
 def last_commits(before: DataFrame, new: DataFrame) -> DataFrame:
-    """Return the last commit of each group and partition, without those that a tombstone has deleted."""
+    """Return the last commit of each group and partition, without those that a tombstone has deleted.
+
+    The order of the log decides, not the clocks of the brokers. A group is in one partition of the log, unless the log
+    was given more partitions: then the time decides between the last records of each.
+    """
     rest = [column.name for column in COMMITS.columns if column.name not in _COMMIT_KEY]
-    # A group is in one partition of the log, unless the log has grown: then its later records are the younger ones.
-    newest = F.max_by(F.struct(*rest), F.struct("log_ms", "log_partition", "log_offset"))
-    last = before.unionByName(new).groupBy(*_COMMIT_KEY).agg(newest.alias("last"))
+    in_log_partition = F.max_by(F.struct(*rest), "log_offset")
+    last = before.unionByName(new).groupBy(*_COMMIT_KEY, "log_partition").agg(in_log_partition.alias("last"))
+    youngest = F.max_by("last", F.struct("last.log_ms", "log_partition"))
+    last = last.groupBy(*_COMMIT_KEY).agg(youngest.alias("last"))
     return last.where(~F.col("last.tombstone")).select(*_COMMIT_KEY, "last.*")
 
 
