@@ -393,6 +393,7 @@ def transactions(scene: Scene) -> None:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": rng.choice((1_000, 10_000)),
         "auto.create.topics.enable": False,
     }
+    scene.every_ms = rng.choice((3_000, 6_000))
     scene.steps += [CreateTopic(at_ms=OUTPUTS_MS, topic=topic, partitions=count) for topic, count in OUTPUTS]
     scene.steps.append(ReadCommitted(at_ms=FIRST_MS, slot="reader", topics=OUTPUTS))
     scene.usual = scene.habits(
@@ -400,7 +401,7 @@ def transactions(scene: Scene) -> None:
         auto_commit=False,
         max_poll_records=rng.choice((3, 20)),
         work_ms=rng.choice((0, 5, 200)),
-        transaction_timeout_ms=rng.choice((5_000, 15_000, 60_000)),
+        transaction_timeout_ms=rng.choice((5_000, 20_000, 120_000)),
         abort_share=rng.choice((0.0, 0.2)),
         outputs=OUTPUTS,
     )

@@ -33,6 +33,10 @@ SLOW_SHARE = 0.03
 """The share of transactions that take longer than their timeout."""
 AGAIN_SHARE = 0.1
 """The share of polls after which the reader goes back and reads a partition again."""
+AGAIN_OFFSETS = 30
+"""The reader goes back by so many offsets at most."""
+AFTER_A_PAUSE_S = 0.3
+"""A process that wakes up within a transaction goes on with it so much later: its member has heard of its group."""
 POLL_S = 2.0
 
 
@@ -229,7 +233,7 @@ class TransactionalProcess(ConsumerProcess):
             self.later(self._rng.randint(1, COMMIT_TAKES_MS), strike, None)
         else:
             self.later(0, strike, None)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(AFTER_A_PAUSE_S)
 
     @staticmethod
     async def _until_ended(call: Callable[[], Awaitable[None]]) -> None:
@@ -289,4 +293,5 @@ class CommittedReader(Client):
                 self._next[TopicPartition(record.topic, record.partition)] = record.offset + 1
             if self._next and self._reads_again and self._rng.random() < AGAIN_SHARE:
                 where = self._rng.choice(list(self._next))
-                consumer.seek(where, self._rng.randrange(self._next[where]))
+                end = self._next[where]
+                consumer.seek(where, self._rng.randrange(max(0, end - AGAIN_OFFSETS), end))
