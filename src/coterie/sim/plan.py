@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Self
 
 from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
+from coterie.client.producer.transaction_driver import TRANSACTION_VERSION
 from coterie.errors import CoterieError
 from coterie.sim.consumer import Habits
 from coterie.sim.faults import aimed_faults, clock_faults, draw_fault, transaction_faults
@@ -404,6 +405,7 @@ def transactions(scene: Scene) -> None:
         transaction_timeout_ms=rng.choice((5_000, 20_000, 120_000)),
         abort_share=rng.choice((0.0, 0.2)),
         outputs=OUTPUTS,
+        versions={TRANSACTION_VERSION: 1} if rng.random() < 0.3 else {},
     )
     scene.transactional += [f"c{number}" for number in range(scene.members)]
     scene.slots += [*scene.transactional, "reader"]
@@ -446,10 +448,12 @@ _MORE: dict[str, Callable[[Scene], None]] = {
     "consumer-group-slow-disk": consumer_group_slow_disk,
     "consumer-group-upgrade": consumer_group_upgrade,
 }
-_LATER: dict[str, Callable[[Scene], None]] = {"transactions": transactions}
-WORKLOADS = MappingProxyType({**_FIRST, **_MORE, **_LATER})
+TRANSACTIONS = "transactions"
+WORKLOADS = MappingProxyType({**_FIRST, **_MORE, TRANSACTIONS: transactions})
 _SHARE_OF_MORE = 0.4
 """The share of seeds that get one of `_MORE`. It has a stream of its own, so that the other draws stay the same."""
+_SHARE_OF_TRANSACTIONS = 0.06
+"""The share of seeds that get transactions instead, by another stream: the worlds of all other seeds stay the same."""
 
 
 MINUTE_MS = 60_000
@@ -500,6 +504,8 @@ class Plan:
         more = rng.of("more workloads")
         if more.random() < _SHARE_OF_MORE:
             drawn = more.choice(list(_MORE))
+        if rng.of("workloads with transactions").random() < _SHARE_OF_TRANSACTIONS:
+            drawn = TRANSACTIONS
         name = workload or drawn
         if name not in WORKLOADS:
             raise CoterieError(f"unknown workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
