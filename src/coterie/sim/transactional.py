@@ -195,9 +195,9 @@ class TransactionalProcess(ConsumerProcess):
 
     async def _write(self, transaction: SimTransaction, records: Any) -> None:
         for at, record in enumerate(records):
-            if at == (len(records) + 1) // 2:
-                await self._reach(Moment.SOME_SENT)
             await self._send(transaction, record)
+            if at == (len(records) - 1) // 2:
+                await self._reach(Moment.SOME_SENT)
         if self._rng.random() < SLOW_SHARE:
             await asyncio.sleep(1.5 * self.habits.transaction_timeout_ms / 1000)
         self.world.processed(self, records)

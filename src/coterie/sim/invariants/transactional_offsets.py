@@ -16,8 +16,8 @@ from coterie.sim.world import Observer, World
 class OffsetsGoWithOutput(Observer):
     """Each input record is processed exactly once: offsets and output of a transaction go together (TO4, KIP-447).
 
-    A committed offset never goes back by a transaction, and no input has two visible outputs. In the end the committed
-    offsets of the group are at the end of its input, and each input record has one visible output.
+    A committed offset never goes back by a transaction, and no input has two visible outputs. In the end exactly the
+    input records before the committed offsets have one, which are all of them if a process is left to read them.
     """
 
     name = "offsets go with output"
@@ -52,8 +52,8 @@ class OffsetsGoWithOutput(Observer):
             self._committed[key] = offset
 
     def missing(self) -> str:
-        for group_id, partitions in self._inputs.items():
-            for where in partitions:
+        for group_id in {one.group_id: None for one in self.world.consumers.values()}:
+            for where in self._inputs.get(group_id, {}):
                 log, offset = self.world.log(where), self._offset(group_id, where)
                 if log is None or offset != log.log_end_offset:
                     return f"{group_id} has committed {offset} of {where}"
@@ -65,10 +65,15 @@ class OffsetsGoWithOutput(Observer):
         return stored.offset if stored is not None else None
 
     def ended(self) -> None:
-        for partitions in self._inputs.values():
-            ends = {where: log.log_end_offset for where in partitions if (log := self.world.log(where)) is not None}
-            expected = {input_name(*where, offset) for where, end in ends.items() for offset in range(end)}
-            self.count += len(expected)
-            lost = sorted(expected - self._seen.keys())
-            if lost:
-                self.fails(f"the offsets of {lost} are committed, and no output of them is visible")
+        expected = {
+            input_name(*where, offset)
+            for group_id, partitions in self._inputs.items()
+            for where in partitions
+            for offset in range(self._offset(group_id, where) or 0)
+        }
+        self.count += len(expected)
+        lost, early = sorted(expected - self._seen.keys()), sorted(self._seen.keys() - expected)
+        if lost:
+            self.fails(f"the offsets of {lost} are committed, and no output of them is visible")
+        if early:
+            self.fails(f"the output of {early} is visible, and their offsets are not committed")
