@@ -128,10 +128,6 @@ WORLDS = [
            "pending = self.pending.pop(producer_id, {})", "pending = self.pending.pop(producer_id, {}) if committed else {}", workload="transactions"),
     Mutant(SIM, "an epoch of a producer that is fenced is taken", "coordinator/transactions/partitions.py",
            "if request.producer_epoch != transaction.producer_epoch:", "if request.producer_epoch > transaction.producer_epoch:", workload="transactions"),
-    Mutant(SIM, "offsets of a member that was removed are sent without its generation", "client/consumer/async_consumer.py",
-           "member_id, generation_id = member.identity", "member_id, generation_id = member.member_id, member.generation_id", workload="transactions"),
-    Mutant(SIM, "a member does not wait for offsets of open transactions", "client/member/offset_commit.py",
-           "require_stable=True", "require_stable=False", workload="transactions"),
     # the clients' own asyncio
     Mutant(SIM, "a fetch that failed is forgotten", "client/consumer/fetch_driver.py",
            "self.fetcher.fetch_failed(effect, _as_kafka_error(error), self._clock_ms())", "pass", workload="steady"),
