@@ -41,7 +41,11 @@ def plan(*more: PlanStep, minutes: float = 2, abort_share: float = 0.0, timeout_
             if step.at_ms > 30_000:
                 continue
             habits = replace(
-                step.habits, abort_share=abort_share, transaction_timeout_ms=timeout_ms, session_timeout_ms=10_000
+                step.habits,
+                abort_share=abort_share,
+                slow_share=0.0,
+                transaction_timeout_ms=timeout_ms,
+                session_timeout_ms=10_000,
             )
             kept.append(replace(step, habits=habits))
         elif type(step).__name__ != "Leave":

@@ -78,6 +78,8 @@ class Habits:
     transaction_timeout_ms: int = ProducerSettings().transaction_timeout_ms
     abort_share: float = 0.0
     """The share of transactions that the process aborts."""
+    slow_share: float = 0.0
+    """The share of transactions that take longer than their timeout."""
     outputs: Sequence[tuple[str, int]] = ()
     """The topics of the output, with their number of partitions."""
     versions: dict[str, int] = field(default_factory=dict)

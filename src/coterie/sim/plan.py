@@ -404,6 +404,7 @@ def transactions(scene: Scene) -> None:
         work_ms=rng.choice((0, 5, 200)),
         transaction_timeout_ms=rng.choice((5_000, 20_000, 120_000)),
         abort_share=rng.choice((0.0, 0.2)),
+        slow_share=0.03,
         outputs=OUTPUTS,
         versions={TRANSACTION_VERSION: 1} if rng.random() < 0.3 else {},
     )

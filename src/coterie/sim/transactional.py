@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 COMMIT_TAKES_MS = 80
 """A process that dies during a commit dies within so many milliseconds after the call."""
-SLOW_SHARE = 0.03
-"""The share of transactions that take longer than their timeout."""
 AGAIN_SHARE = 0.1
 """The share of polls after which the reader goes back and reads a partition again."""
 AGAIN_OFFSETS = 30
@@ -198,7 +196,7 @@ class TransactionalProcess(ConsumerProcess):
             await self._send(transaction, record)
             if at == (len(records) - 1) // 2:
                 await self._reach(Moment.SOME_SENT)
-        if self._rng.random() < SLOW_SHARE:
+        if self._rng.random() < self.habits.slow_share:
             await asyncio.sleep(1.5 * self.habits.transaction_timeout_ms / 1000)
         self.world.processed(self, records)
         transaction.offsets = records.next_offsets()
