@@ -166,5 +166,6 @@ class TransactionsEnd(Observer):
 
     def missing(self) -> str:
         """The run goes on until those that were open at the repair have ended."""
+        self.sample()
         open_ = [str(where) for where, since_ms in self._open.items() if since_ms <= (self._healed_ms or 0) + SLACK_MS]
         return f"a transaction is open at {open_[0]}" if open_ else ""
