@@ -319,6 +319,13 @@ def test_a_certificate_is_read_again_when_its_file_changes(tmp_path: Path, monke
     assert any(isinstance(fact, FilesReloaded) for fact in facts)
 
 
+def replace_file(path: Path, content: str) -> None:
+    """Write a file in one step: it is read again at any time, also while it is empty."""
+    new = path.with_suffix(".new")
+    new.write_text(content)
+    new.replace(path)
+
+
 def test_users_are_read_again_when_their_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "FILES_EVERY_S", 0.05)
     path = tmp_path / "users.properties"
@@ -337,10 +344,10 @@ def test_users_are_read_again_when_their_file_changes(tmp_path: Path, monkeypatc
     facts: list[Fact] = []
     with Broker(settings=chosen, on_fact=facts.append) as broker:
         assert can_log_in("first") and not can_log_in("second")
-        path.write_text("carol=second\n")
+        replace_file(path, "carol=second\n")
         until(lambda: can_log_in("second"))
         assert not can_log_in("first")
-        path.write_text("carol\n")
+        replace_file(path, "carol\n")
         until(lambda: any(isinstance(fact, Trouble) for fact in facts))
         assert can_log_in("second")
     assert "first" not in repr(facts) and "second" not in repr(facts)

@@ -181,7 +181,7 @@ def test_that_nobody_is_there_is_known_after_ten_seconds_unless_it_is_set() -> N
 
 
 def test_a_member_says_that_no_broker_is_there_and_ends() -> None:
-    nowhere = ["consume", "t", "-g", "g", "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=200"]
+    nowhere = ["consume", "t", "-g", "g", "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=3000"]
     done = CliRunner().invoke(app, nowhere)
     assert done.exit_code == 1
     assert done.stderr.startswith("coterie: ") and "127.0.0.1:1" in done.stderr

@@ -23,7 +23,7 @@ from coterie.assignors import Assignment, Member, Range, Topic
 from coterie.client.consumer.async_consumer import AsyncConsumer
 from coterie.client.member.states import AssignorError, ListenerError
 from coterie.client.types import TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
+from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError, TransactionAbortableError
 
 pytestmark = pytest.mark.real_time
 
@@ -198,6 +198,26 @@ def test_a_listener_that_raises_when_lost_does_not_stop_the_return(broker: coter
         with pytest.raises(ListenerError, match=r"ZeroDivisionError.*lost"):
             until(lambda: False, consumer)
         until(lambda: consumer.assignment() and consumer.group_metadata().generation_id > 1, consumer)
+
+
+def test_the_offsets_of_a_member_that_was_removed_are_refused_in_a_transaction(
+    broker: coterie.Broker, name: str
+) -> None:
+    """It had no member id and no generation then, and the group takes such offsets in any state (TO2)."""
+    fill(broker.bootstrap_servers, name, 1, 1)
+    with (
+        consumer_of(broker.bootstrap_servers, group_id=name) as consumer,
+        coterie.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id=name) as producer,
+    ):
+        lost: list[object] = []
+        consumer.subscribe(name, on_lost=lost.append)
+        read(1, consumer)
+        had = consumer.group_metadata()
+        remove(broker, name, had.member_id)
+        until(lambda: "UNKNOWN_MEMBER_ID" in consumer.explain())
+        assert consumer.group_metadata() == had and not lost
+        with pytest.raises(TransactionAbortableError), producer.transaction():
+            producer.send_offsets({TopicPartition(name, 0): 1}, consumer.group_metadata())
 
 
 def remove(broker: coterie.Broker, group: str, member_id: str) -> None:

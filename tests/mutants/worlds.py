@@ -120,6 +120,14 @@ WORLDS = [
            "if kept.recovery_point(this.key) < this.plan.bound or not", "if not", tests=("tests/broker/test_cleaning.py",)),
     Mutant(SIM, "the next heartbeat has no timer", "client/member/heartbeat.py",
            "return [request, _look_again(member, now_ms)]", "return [request]"),
+    # transactions
+    Mutant(SIM, "the decision of a transaction is taken before it is durable", "broker/transaction_service.py",
+           "        self.flusher.written(log, partial(self._appended, effect.then))\n        self._arm_checks(now_ms)\n        return []",
+           "        self._arm_checks(now_ms)\n        return self._appended(effect.then, ErrorCode.NONE, now_ms)", workload="transactions"),
+    Mutant(SIM, "pending offsets survive the abort of their transaction", "coordinator/offsets/stored_offsets.py",
+           "pending = self.pending.pop(producer_id, {})", "pending = self.pending.pop(producer_id, {}) if committed else {}", workload="transactions"),
+    Mutant(SIM, "an epoch of a producer that is fenced is taken", "coordinator/transactions/partitions.py",
+           "if request.producer_epoch != transaction.producer_epoch:", "if request.producer_epoch > transaction.producer_epoch:", workload="transactions"),
     # the clients' own asyncio
     Mutant(SIM, "a fetch that failed is forgotten", "client/consumer/fetch_driver.py",
            "self.fetcher.fetch_failed(effect, _as_kafka_error(error), self._clock_ms())", "pass", workload="steady"),

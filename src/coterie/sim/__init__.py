@@ -8,8 +8,8 @@ How the shipped code is driven without I/O:
   the power goes.
 - Consumers and producers are `AsyncConsumer` and `AsyncProducer` as they are shipped, with their connections, metadata,
   retries, tasks and timers. Each process has an event loop of its own (`event_loop.py`) with the virtual clock of its
-  host; a socket is a wire of `network.py`, on which the bytes of the protocol travel. `consumer.py` and `clients.py`
-  are models of users.
+  host; a socket is a wire of `network.py`, on which the bytes of the protocol travel. `consumer.py`, `clients.py` and
+  `transactional.py` are models of users.
 - What is not run here: the broker's sockets and threads, and the thread that the synchronous clients share.
 - One heap has all events to come (`schedule.py`). All random numbers are from named streams, so that one more number
   here does not change those elsewhere. Nothing reads a clock.

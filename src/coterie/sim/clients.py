@@ -80,6 +80,10 @@ class _Connection(BrokerConnection):
             at_most = newest if at_most is None else min(newest, at_most)
         return super().version_of(api, at_most)
 
+    def feature(self, name: str) -> int:
+        level = super().feature(name)
+        return min(level, self._client.versions.get(name, level))
+
     async def send(self, api: ModuleType, request: Any, **how: Any) -> Any:
         client = self._client
         asked = Asked(api, request, client.world.schedule.now_ms)
@@ -98,7 +102,7 @@ class Client(Host, ABC):
     def __init__(self, world: World, name: str, clock: HostClock, versions: dict[str, int] | None = None) -> None:
         super().__init__(world, name, clock)
         self.versions = versions or {}
-        """The newest version that it uses, by the name of the API; for other APIs the newest that there is."""
+        """The newest version that it uses, by the name of the API or feature; of others the newest that there is."""
         self.is_alive = True
         self.group_id = ""
         self.tag = name.encode()

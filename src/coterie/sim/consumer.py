@@ -21,6 +21,7 @@ from coterie.errors import CoterieError
 from coterie.protocol.apis import consumer_group_heartbeat
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.consumer_settings import ConsumerSettings
+from coterie.settings.producer_settings import ProducerSettings
 from coterie.sim.clients import Client
 from coterie.sim.schedule import HostClock
 
@@ -71,6 +72,16 @@ class Habits:
     listener_ms: int = 0
     fetch_max_wait_ms: int = _DEFAULTS.fetch_max_wait_ms
     metadata_max_age_ms: int = _DEFAULTS.metadata_max_age_ms
+    isolation_level: str = _DEFAULTS.isolation_level
+    transactional_id: str | None = None
+    """If it is given, the process writes output in transactions, which have the offsets, too."""
+    transaction_timeout_ms: int = ProducerSettings().transaction_timeout_ms
+    abort_share: float = 0.0
+    """The share of transactions that the process aborts."""
+    slow_share: float = 0.0
+    """The share of transactions that take longer than their timeout."""
+    outputs: Sequence[tuple[str, int]] = ()
+    """The topics of the output, with their number of partitions."""
     versions: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -159,6 +170,7 @@ class ConsumerProcess(Client):
                 max_poll_records=habits.max_poll_records,
                 fetch_max_wait_ms=habits.fetch_max_wait_ms,
                 metadata_max_age_ms=habits.metadata_max_age_ms,
+                isolation_level=habits.isolation_level,
                 auto_offset_reset="earliest",
                 allow_auto_create_topics=False,
             ),

@@ -11,6 +11,7 @@ from coterie.sim.disk import DAMAGES
 from coterie.sim.machine import Machine
 from coterie.sim.schedule import Random
 from coterie.sim.steps import CreateTopic, Fault, GrowTopic, PlanStep, Undo
+from coterie.sim.transactional import Moment, TransactionalProcess
 from coterie.sim.world import World
 from coterie.structs import replace
 
@@ -305,6 +306,58 @@ class Awakened(OfClient):
             world.zombie(consumer)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DiesInTransaction(OfClient):
+    """A process with transactions crashes at a moment of its next one; its supervisor starts another, or does not."""
+
+    moment: Moment
+    loses_power: bool = False
+    for_good: bool = False
+
+    def begin(self, world: World) -> Undo | None:
+        process = world.consumers.get(self.slot)
+        if not isinstance(process, TransactionalProcess):
+            return None
+        process.ambush = self.moment, lambda _about: world.crash(process, loses_power=self.loses_power)
+
+        def undo() -> None:
+            process.ambush = None
+            if not process.is_alive and not self.for_good:
+                world.consumer(self.slot, replace(process.habits))
+
+        return undo
+
+
+@dataclass(frozen=True, kw_only=True)
+class PausedInTransaction(OfClient):
+    """A process with transactions pauses at a moment of its next one, and goes on with it when it wakes up.
+
+    Meanwhile another process with the same transactional id may have started, which fences it.
+    """
+
+    moment: Moment
+    has_successor: bool = False
+
+    def begin(self, world: World) -> Undo | None:
+        process = world.consumers.get(self.slot)
+        if not isinstance(process, TransactionalProcess):
+            return None
+
+        def strike(_about: object) -> None:
+            if not process.is_alive or process.is_paused:
+                return
+            process.pause()
+            if self.has_successor and world.consumers.get(self.slot) is process:
+                world.displace(self.slot, replace(process.habits))
+
+        def undo() -> None:
+            process.ambush = None
+            process.resume()
+
+        process.ambush = self.moment, strike
+        return undo
+
+
 _SHORT = (100, 1_000, 5_000)
 _LONG = (1_000, 8_000, 30_000, 70_000)
 _STEPS = (5_000, 10_800_000, 10**11, -5_000, -10_800_000)
@@ -395,3 +448,31 @@ def draw_fault(rng: Random, at_ms: int, slots: Sequence[str], nodes: int, *, com
     """A power cut is the hardest test, and three times as likely as any other fault."""
     names = [name for name in FAULTS if compacts or name != "SwapInterrupted"]
     return FAULTS[rng.choice([*names, "PowerLost", "PowerLost"])](rng, at_ms, slots, nodes)
+
+
+def transaction_faults(rng: Random, slots: Sequence[str], until_ms: int) -> list[Fault]:
+    """The faults of processes at the moments of a transaction, for those that have transactions."""
+    found: list[Fault] = []
+    if not slots:
+        return found
+    for _ in range(rng.randint(4, 8)):
+        at_ms, slot, moment = rng.randint(10_000, until_ms), rng.choice(slots), rng.choice(list(Moment))
+        for_ms = _span(rng, (30_000, 60_000))
+        if rng.random() < 0.5:
+            found.append(
+                PausedInTransaction(
+                    at_ms=at_ms, for_ms=for_ms, slot=slot, moment=moment, has_successor=rng.random() < 0.7
+                )
+            )
+        else:
+            found.append(
+                DiesInTransaction(
+                    at_ms=at_ms,
+                    for_ms=for_ms,
+                    slot=slot,
+                    moment=moment,
+                    loses_power=rng.random() < 0.5,
+                    for_good=slot != slots[0] and rng.random() < 0.3,
+                )
+            )
+    return found

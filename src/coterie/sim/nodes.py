@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.broker.broker_effects import MoveGroups, StartNode, StopNode
+from coterie.broker.broker_effects import MoveGroups, MovePartition, StartNode, StopNode
 from coterie.broker.cluster import Cluster
 from coterie.errors import CoterieError
+from coterie.protocol.transaction_state import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from coterie.sim.machine import Machine
@@ -99,4 +100,12 @@ class Nodes:
         machine, cluster = self._machine, self._machine.cluster
         if cluster is not None and not machine.is_paused:
             event = MoveGroups(group_id, number, lambda _error: None)
+            machine.run("a change of leaders", partial(cluster.handle, event))
+
+    def move_transactions(self, transactional_id: str, number: int) -> None:
+        """Move the coordinator of a transactional id, if that node is up; this is not tried again."""
+        machine, cluster = self._machine, self._machine.cluster
+        if cluster is not None and not machine.is_paused:
+            partition = cluster.nodes[number].transactions.coordinator.partition_of(transactional_id)
+            event = MovePartition(TRANSACTION_STATE_TOPIC, partition, number, lambda _error: None)
             machine.run("a change of leaders", partial(cluster.handle, event))

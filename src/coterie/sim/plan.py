@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Self
 
 from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
+from coterie.client.producer.transaction_driver import TRANSACTION_VERSION
 from coterie.errors import CoterieError
 from coterie.sim.consumer import Habits
-from coterie.sim.faults import aimed_faults, clock_faults, draw_fault
+from coterie.sim.faults import aimed_faults, clock_faults, draw_fault, transaction_faults
 from coterie.sim.schedule import Random, Rng
 from coterie.sim.steps import (
     Come,
@@ -23,7 +24,9 @@ from coterie.sim.steps import (
     GrowTopic,
     Leave,
     MoveCoordinator,
+    MoveTransactions,
     PlanStep,
+    ReadCommitted,
     Replace,
     Subscribe,
 )
@@ -47,6 +50,7 @@ OLD_VERSIONS: Sequence[dict[str, int]] = (
     {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "LeaveGroup": 3, "OffsetCommit": 7, "OffsetFetch": 5},
     {"JoinGroup": 7, "SyncGroup": 5, "LeaveGroup": 4, "OffsetCommit": 8, "OffsetFetch": 7},
 )
+OUTPUTS_MS = 600
 FIRST_MS = 4_000
 
 
@@ -66,6 +70,8 @@ class Scene:
     nodes: int = 1
     disk_ms: int | None = None
     """The mean time of a sync, if the workload needs a certain one."""
+    transactional: list[str] = field(default_factory=list)
+    """The slots of processes with transactions."""
 
     def time(self) -> int:
         return self.rng.randint(FIRST_MS, self.length_ms)
@@ -374,6 +380,51 @@ def consumer_group_upgrade(scene: Scene) -> None:
         scene.leave(slot, at_ms + rng.choice((300, 5_000, 30_000)))
 
 
+OUTPUTS = (("u", 3), ("v", 2))
+"""The topics that transactions write to, with their number of partitions."""
+
+
+def transactions(scene: Scene) -> None:
+    """Members read, process and write in transactions, are restarted, and their coordinators move."""
+    rng = scene.rng
+    if rng.random() < 0.5:
+        scene.use_consumer_protocol()
+    scene.settings |= {
+        "transaction.state.log.num.partitions": rng.choice((1, 4)),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": rng.choice((1_000, 10_000)),
+        "auto.create.topics.enable": False,
+    }
+    scene.every_ms = rng.choice((3_000, 6_000))
+    scene.steps += [CreateTopic(at_ms=OUTPUTS_MS, topic=topic, partitions=count) for topic, count in OUTPUTS]
+    scene.steps.append(ReadCommitted(at_ms=FIRST_MS, slot="reader", topics=OUTPUTS))
+    scene.usual = scene.habits(
+        isolation_level="read_committed",
+        auto_commit=False,
+        max_poll_records=rng.choice((3, 20)),
+        work_ms=rng.choice((0, 5, 200)),
+        transaction_timeout_ms=rng.choice((5_000, 20_000, 120_000)),
+        abort_share=rng.choice((0.0, 0.2)),
+        slow_share=0.03,
+        outputs=OUTPUTS,
+        versions={TRANSACTION_VERSION: 1} if rng.random() < 0.3 else {},
+    )
+    scene.transactional += [f"c{number}" for number in range(scene.members)]
+    scene.slots += [*scene.transactional, "reader"]
+    for slot in scene.transactional:
+        scene.come(slot, FIRST_MS + rng.randint(0, 20_000), transactional_id=f"id-{slot}")
+    for _ in range(scene.members):
+        slot, at_ms = rng.choice(scene.transactional), scene.time()
+        scene.leave(slot, at_ms)
+        scene.come(slot, at_ms + rng.choice((300, 5_000, 30_000)), transactional_id=f"id-{slot}")
+    scene.come("c0", scene.length_ms, transactional_id="id-c0")  # unless it is there: somebody has to go on
+    for _ in range(6 if scene.nodes > 1 else 0):
+        node, slot = rng.randint(1, scene.nodes), rng.choice(scene.transactional)
+        scene.steps += [
+            MoveTransactions(at_ms=scene.time(), transactional_id=f"id-{slot}", node=node),
+            MoveCoordinator(at_ms=scene.time(), group_id="g", node=rng.randint(1, scene.nodes)),
+        ]
+
+
 _FIRST: dict[str, Callable[[Scene], None]] = {
     "steady": steady,
     "rolling-deploy": rolling_deploy,
@@ -399,9 +450,12 @@ _MORE: dict[str, Callable[[Scene], None]] = {
     "consumer-group-slow-disk": consumer_group_slow_disk,
     "consumer-group-upgrade": consumer_group_upgrade,
 }
-WORKLOADS = MappingProxyType({**_FIRST, **_MORE})
+TRANSACTIONS = "transactions"
+WORKLOADS = MappingProxyType({**_FIRST, **_MORE, TRANSACTIONS: transactions})
 _SHARE_OF_MORE = 0.4
 """The share of seeds that get one of `_MORE`. It has a stream of its own, so that the other draws stay the same."""
+_SHARE_OF_TRANSACTIONS = 0.06
+"""The share of seeds that get transactions instead, by another stream: the worlds of all other seeds stay the same."""
 
 
 MINUTE_MS = 60_000
@@ -452,6 +506,8 @@ class Plan:
         more = rng.of("more workloads")
         if more.random() < _SHARE_OF_MORE:
             drawn = more.choice(list(_MORE))
+        if rng.of("workloads with transactions").random() < _SHARE_OF_TRANSACTIONS:
+            drawn = TRANSACTIONS
         name = workload or drawn
         if name not in WORKLOADS:
             raise CoterieError(f"unknown workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
@@ -487,6 +543,7 @@ class Plan:
         if faults is None:
             wrong += aimed_faults(rng.of("aimed faults"), scene.steps, length_ms, compacts=compacts)
             wrong += clock_faults(rng.of("clock faults"), length_ms)
+            wrong += transaction_faults(rng.of("transaction faults"), scene.transactional, length_ms)
         steps = sorted([*scene.steps, *wrong], key=lambda step: step.at_ms)
         return cls(
             seed,

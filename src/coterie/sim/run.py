@@ -289,7 +289,7 @@ class Converged:
             missing = self._missing_in(group_id, consumers)
             if missing:
                 return missing
-        return ""
+        return next(filter(None, (one.missing() for one in world.observers)), "")
 
     def _missing_in(self, group_id: str, consumers: list[ConsumerProcess]) -> str:
         world = self._world
@@ -454,6 +454,7 @@ class Run:
             consumer.behave()
         self.world.machine.disk.restore()
         self.world.machine.power_up()
+        self.world.healed()
 
 
 def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> Outcome:

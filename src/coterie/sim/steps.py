@@ -203,6 +203,34 @@ class MoveCoordinator(PlanStep):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MoveTransactions(PlanStep):
+    transactional_id: str
+    node: int
+
+    @property
+    def described(self) -> str:
+        return f"coordinator of the transactions of {self.transactional_id} moves to node {self.node}"
+
+    def begin(self, world: World) -> None:
+        world.machine.nodes.move_transactions(self.transactional_id, self.node)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadCommitted(PlanStep):
+    """A reader with isolation.level=read_committed starts."""
+
+    slot: str
+    topics: Sequence[tuple[str, int]]
+
+    @property
+    def described(self) -> str:
+        return f"{self.slot} reads what is committed to {', '.join(topic for topic, _ in self.topics)}"
+
+    def begin(self, world: World) -> None:
+        world.reader(self.slot, self.topics)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Commit(PlanStep):
     """A simple consumer begins to commit, without being a member."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from coterie.broker.broker_facts import Trouble
 from coterie.client.member import effects
+from coterie.client.producer.partition_queue import ProducerIdAndEpoch
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import Group
 from coterie.coordinator.consumer import ConsumerGroup
@@ -22,6 +23,7 @@ from coterie.sim.consumer import ConsumerProcess, Habits
 from coterie.sim.machine import Machine
 from coterie.sim.network import VirtualNetwork, VirtualWire
 from coterie.sim.schedule import HostClock, Rng, Schedule
+from coterie.sim.transactional import CommittedReader, SimTransaction, TransactionalProcess
 from coterie.storage import PartitionLog
 from coterie.structs import replace
 
@@ -50,6 +52,10 @@ class Observer:
     def fails(self, what: str) -> None:
         self.world.fails(self.name, what)
 
+    def missing(self) -> str:
+        """Describe what is not settled yet when all faults are repaired; the run waits for it."""
+        return ""
+
     # the wire
     def request_arrived(self, machine: Machine, link: BrokerLink, frame: bytes) -> None: ...
     def bytes_arrived(self, client: Client, data: bytes) -> None: ...
@@ -73,14 +79,22 @@ class Observer:
     def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None: ...
     def processed(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None: ...
     def acknowledged(self, where: TopicPartition, offset: int, value: bytes) -> None: ...
+    def rewound(self, consumer: ConsumerProcess) -> None: ...
+    # transactions
+    def initialized(self, process: TransactionalProcess, identity: ProducerIdAndEpoch) -> None: ...
+    def transaction_changed(self, process: TransactionalProcess, transaction: SimTransaction) -> None: ...
+    def read_committed(self, reader: CommittedReader, records: Sequence[Any]) -> None: ...
     # the run
     def happened(self, who: str, what: str) -> None: ...
+    def healed(self) -> None: ...
     def sample(self) -> None: ...
     def ended(self) -> None: ...
 
 
 HOOKS = tuple(
-    name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_") and name != "fails"
+    name
+    for name, value in vars(Observer).items()
+    if callable(value) and not name.startswith("_") and name not in {"fails", "missing"}
 )
 
 
@@ -160,7 +174,8 @@ class World:
         if habits.is_consumer_protocol:
             self.consumer_protocol_groups.add(habits.group_id)
         life = self._lives[name] = self._lives.get(name, 0) + 1
-        consumer = ConsumerProcess(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
+        make = ConsumerProcess if habits.transactional_id is None else TransactionalProcess
+        consumer = make(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
         consumer.slot = name
         self.consumers[name] = consumer
         self._each("came", consumer)
@@ -219,6 +234,11 @@ class World:
         committer = Committer(self, name, self._clock(name), group_id, topic, partitions, every_ms)
         self.clients[name] = committer
         committer.begin()
+
+    def reader(self, name: str, topics: Sequence[tuple[str, int]]) -> None:
+        """Start a reader of committed records."""
+        reader = self.clients[name] = CommittedReader(self, name, self._clock(name), topics)
+        reader.begin()
 
     def zombie(self, of: ConsumerProcess) -> None:
         """Copy a member; the copy starts when the group has another generation."""
@@ -328,8 +348,33 @@ class World:
     def acknowledged(self, where: TopicPartition, offset: int, value: bytes) -> None:
         self._each("acknowledged", where, offset, value)
 
+    def rewound(self, consumer: ConsumerProcess) -> None:
+        """It goes back to the committed offsets."""
+        self._each("rewound", consumer)
+
+    def initialized(self, process: TransactionalProcess, identity: ProducerIdAndEpoch) -> None:
+        if process.is_alive:
+            self._each("happened", process.name, f"has producer id {identity.producer_id}, epoch {identity.epoch}")
+            self._each("initialized", process, identity)
+
+    def transaction_changed(self, process: TransactionalProcess, transaction: SimTransaction) -> None:
+        if process.is_alive:
+            self._each("happened", process.name, f"{transaction.name} {transaction.stage.name.lower()}")
+            self._each("transaction_changed", process, transaction)
+
+    def read_committed(self, reader: CommittedReader, records: Sequence[Any]) -> None:
+        if reader.is_alive:
+            self._each("read_committed", reader, records)
+
     def happened(self, who: str, what: str) -> None:
         self._each("happened", who, what)
+
+    def healed(self) -> None:
+        """All faults are repaired, and no new ones come."""
+        for client in self.clients.values():
+            if isinstance(client, CommittedReader):
+                client.behave()
+        self._each("healed")
 
     def sample(self) -> None:
         self._each("sample")

@@ -55,6 +55,20 @@ def test_a_rebalance_that_is_announced_is_joined_by_a_settled_member_alone(harne
     assert len(a.requests(JoinGroup)) == joins
 
 
+def test_a_member_that_was_removed_is_still_who_it_was_until_it_has_joined_again(harness: Harness) -> None:
+    """Offsets of records that the user still processes are sent under that generation, and refused (TO2)."""
+    (a,) = harness.stable("a")
+    a.ends_poll()
+    had = a.member.identity
+    assert had == (a.member.member_id, a.member.generation_id) and a.member.has_generation
+    harness.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
+    harness.advance(6_000)
+    assert not a.member.has_generation and a.member.identity == had
+    a.begins_poll()
+    harness.advance(20_000)
+    assert a.member.has_generation and a.member.identity == (a.member.member_id, a.member.generation_id) != had
+
+
 def test_a_user_that_does_not_poll_makes_the_member_leave_and_say_why(harness: Harness) -> None:
     """M8: max.poll.interval.ms; somebody else shall have the partitions."""
     a, b = harness.stable("a", "b", max_poll_interval_ms=20_000)

@@ -283,6 +283,22 @@ def test_decided_transactions_are_completed_when_they_are_loaded(commit: bool) -
     assert world.end(commit=commit, at=(1000, 0)) == ok(1000, 1)
 
 
+def test_a_loaded_transaction_times_out_also_if_it_began_by_a_clock_that_was_ahead() -> None:
+    """TR3, TT1: else it would hold the last stable offset for as long as the clock was ahead."""
+    world = TransactionWorld()
+    world.init(timeout_ms=1_000)
+    world.wall.read(1_000_000 + 10_800_000, world.now_ms)
+    world.add()
+    world.wall.read(1_000_000, world.now_ms)
+    world.start()
+    world.now_ms += 999
+    world.handle(TimeoutCheckDue())
+    assert world.state == "Ongoing"
+    world.now_ms += 1
+    world.handle(TimeoutCheckDue())
+    assert world.state == "CompleteAbort"
+
+
 def test_what_comes_back_from_an_earlier_life_is_ignored() -> None:
     world = TransactionWorld()
     world.init()

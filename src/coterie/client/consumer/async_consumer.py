@@ -716,7 +716,8 @@ class AsyncConsumer:
         """Return who this consumer is in its group: group, generation, member id and instance id.
 
         Returns:
-            What is known now; the member id is empty before the first join.
+            What is known now; the member id is empty before the first join. A consumer that has lost its generation
+            is still who it was in it, until it has joined again: the group refuses offsets of it.
 
         Raises:
             IllegalStateError: There is no `group.id`.
@@ -724,9 +725,8 @@ class AsyncConsumer:
         self._check_group("know one's state in a group")
         member = self._engine.member
         assert member is not None and self.settings.group_id is not None
-        return GroupMetadata(
-            self.settings.group_id, member.generation_id, member.member_id, self.settings.group_instance_id
-        )
+        member_id, generation_id = member.identity
+        return GroupMetadata(self.settings.group_id, generation_id, member_id, self.settings.group_instance_id)
 
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
         """Start a rebalance at the next poll (KIP-568). With `group.protocol=consumer` it does nothing but warn.

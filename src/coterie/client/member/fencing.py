@@ -20,6 +20,7 @@ DROPS = frozenset({ErrorAction.DROP_IDENTITY, ErrorAction.DROP_GENERATION})
 
 
 def reset_generation(member: MemberData, *, keeps_id: bool = False) -> Effects:
+    member.keep_lost_identity()
     member.generation_id = NO_GENERATION
     member.protocol_name = None
     if not keeps_id:

@@ -151,6 +151,8 @@ class MemberBase:
     member_id: str = ""
     generation_id: int = NO_GENERATION
     """The generation; the member epoch in the protocol of KIP-848."""
+    lost_identity: tuple[str, int] | None = None
+    """The member id and the generation that it had last, if it has lost them."""
     is_settled: bool = False
     """It has the assignment of its generation and no join is in flight: it may commit. Kafka's STABLE."""
 
@@ -215,6 +217,22 @@ class MemberBase:
     @property
     def has_generation(self) -> bool:
         return self.generation_id != NO_GENERATION and self.member_id != ""
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """The member id and the generation of the last generation that it was in, also if it has lost it since.
+
+        Records that the user processes are of that generation. A transaction that commits their offsets without a
+        generation would not be refused, though other members have the partitions by now (TO2).
+        """
+        if self.has_generation or self.lost_identity is None:
+            return self.member_id, self.generation_id
+        return self.lost_identity
+
+    def keep_lost_identity(self) -> None:
+        """The generation is about to be lost."""
+        if self.has_generation:
+            self.lost_identity = self.member_id, self.generation_id
 
     @property
     def is_closing(self) -> bool:

@@ -28,12 +28,15 @@ def record_written(transaction: Transaction, event: RecordWritten, now_ms: int) 
 
 
 def loaded(transaction: Transaction, now_ms: int) -> Effects:
-    """Continue with a transaction that was read from the log (TR3)."""
+    """Continue with a transaction that was read from the log (TR3).
+
+    If it began by a wall clock that was ahead, it has its whole timeout, and not all the time until its start.
+    """
     if transaction.state in COMPLETED:
         return write_markers(transaction, now_ms)
     if transaction.state is ONGOING:
         left_ms = transaction.start_ms + transaction.timeout_ms - transaction.wall.at(now_ms)
-        transaction.deadline_ms = now_ms + max(0, left_ms)
+        transaction.deadline_ms = now_ms + min(max(0, left_ms), transaction.timeout_ms)
     return []
 
 

@@ -34,6 +34,13 @@ from coterie.sim.invariants.memberships import (
     OneOwner,
 )
 from coterie.sim.invariants.requests import NobodyIsForgotten, RebalancesHaveCauses, SilentMembersGo
+from coterie.sim.invariants.transaction_outcomes import DecisionsStand, FencedWritesNothing, TransactionsEnd
+from coterie.sim.invariants.transactional_offsets import OffsetsGoWithOutput
+from coterie.sim.invariants.transactional_records import (
+    AbortedIsNeverRead,
+    NothingIsReadBeforeItsMarker,
+    TransactionsAreWhole,
+)
 
 __all__ = ["INVARIANTS"]
 
@@ -63,5 +70,12 @@ INVARIANTS = (
     NothingGrows,
     TimesAreTheWallClocks,
     HeldBytesAreCounted,
+    AbortedIsNeverRead,
+    NothingIsReadBeforeItsMarker,
+    TransactionsAreWhole,
+    OffsetsGoWithOutput,
+    DecisionsStand,
+    FencedWritesNothing,
+    TransactionsEnd,
     NoMistakes,
 )

@@ -58,6 +58,8 @@ class AcknowledgedIsKept(Observer):
             data = log.read(at, 1 << 20, log.log_end_offset)
             for position, header in batches(data):
                 at = header.next_offset
+                if header.is_control:
+                    continue  # the end of a transaction
                 found.update({record.offset: record.value for record in records(data, header, position)})
         return found
 
@@ -88,6 +90,9 @@ class RecordsComeInOrder(Observer):
         stays = set(effect.partitions) - set(effect.added)
         before = self._last.get(consumer.name, {})
         self._last[consumer.name] = {one: last for one, last in before.items() if one in stays}
+
+    def rewound(self, consumer: ConsumerProcess) -> None:
+        self._last.pop(consumer.name, None)
 
     def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None:
         last = self._last.setdefault(consumer.name, {})

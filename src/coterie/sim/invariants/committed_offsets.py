@@ -15,9 +15,15 @@ from coterie.protocol.messages import OffsetCommit
 from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.machine import Machine
+from coterie.sim.transactional import SimTransaction, Stage, TransactionalProcess
 from coterie.sim.world import Observer, World
 
 Key = tuple[str, str, int]
+
+
+def is_pending(fact: OffsetsStored) -> bool:
+    """Return whether the offsets wait for the end of their transaction. The fact of that end names no member."""
+    return fact.transactional and fact.member_id != ""
 
 
 class CommitsAreKept(Observer):
@@ -35,18 +41,28 @@ class CommitsAreKept(Observer):
         self._stored_ms: dict[Key, int] = {}
         self._ever_stored: defaultdict[Key, set[int]] = defaultdict(set)
         self._on_the_way: defaultdict[Key, Counter[int]] = defaultdict(Counter)
+        self._in_transactions: defaultdict[Key, set[int]] = defaultdict(set)
+        """The offsets that transactions have; those that are decided count when their marker is written."""
         self.count = 0
 
     def commit_sent(self, _client: Client, request: OffsetCommit) -> None:
         for one in request.partitions:
             self._on_the_way[request.group_id, one.topic, one.partition][one.offset] += 1
 
+    def transaction_changed(self, _process: TransactionalProcess, transaction: SimTransaction) -> None:
+        if transaction.stage is Stage.OFFSETS:
+            for (topic, partition), one in transaction.offsets.items():
+                self._in_transactions[transaction.group_id, topic, partition].add(one.offset)
+
     def on_fact(self, machine: Machine, fact: Fact) -> None:
         kind = type(fact)
-        if kind is OffsetsStored:
-            for topic, partition, offset in fact.offsets:  # type: ignore[attr-defined]
+        if isinstance(fact, OffsetsStored):
+            if is_pending(fact):
+                return
+            for topic, partition, offset in fact.offsets:
                 key = (fact.group_id, topic, partition)
-                if not self._on_the_way.get(key, {}).get(offset):
+                in_transactions, on_the_way = self._in_transactions[key], self._on_the_way[key]
+                if not (offset in in_transactions if fact.transactional else on_the_way[offset]):
                     self.fails(f"{offset} was stored for {key}, and nobody has sent that")
                 self.stored[key], self._stored_ms[key] = offset, self.world.schedule.now_ms
                 self._ever_stored[key].add(offset)
@@ -102,7 +118,8 @@ class CommitsAreKept(Observer):
             found = stored.offset if stored is not None else None
             if found == expected:
                 continue
-            if found is None or not self._on_the_way[key][found] > 0:
+            is_decided = found is not None and found > expected and found in self._in_transactions[key]
+            if found is None or not (self._on_the_way[key][found] > 0 or is_decided):
                 self.fails(f"{key} had {expected} committed, and has {found} {when}")
                 return
             self.stored[key], self._stored_ms[key] = found, self.world.schedule.now_ms

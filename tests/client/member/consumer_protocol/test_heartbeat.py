@@ -113,6 +113,18 @@ def test_a_member_that_is_fenced_outside_poll_waits_for_it() -> None:
     assert seat.calls == [("lost", tps("t:0"))] and seat.heartbeat.member_epoch == 0
 
 
+def test_a_fenced_member_is_still_who_it_was_until_it_has_joined_again() -> None:
+    """Offsets of records that the user still processes are sent under that epoch, and refused."""
+    seat = Seat().stable(t=[0])
+    had = seat.member.identity
+    seat.ends_poll().advance(INTERVAL_MS).refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert seat.member.identity == had == (ID, 2)
+    seat.begins_poll()
+    assert seat.member.identity == had
+    seat.answer(5, t=[0]).keep(5)
+    assert seat.member.identity == (ID, 5)
+
+
 def test_a_member_that_is_fenced_again_and_again_backs_off() -> None:
     seat = Seat().joins("t")
     for _ in range(2):

@@ -27,6 +27,7 @@ _INSTANCE_TAKEN = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_
 
 def reset_epoch(member: ConsumerMemberData) -> Effects:
     """Forget the life in the group. The id stays: it is the client's own."""
+    member.keep_lost_identity()
     member.generation_id = NO_GENERATION
     member.is_settled = False
     member.heartbeat_in_flight = member.waiting_for = member.resolving = member.reconciling = None
