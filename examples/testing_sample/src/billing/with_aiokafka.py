@@ -42,8 +42,9 @@ class Billing:
         await consumer.start()
         try:
             while not self._stopping.is_set():
+                fetched = await consumer.getmany(timeout_ms=20, max_records=1)  # none while it rebalances
                 async with at_work:
-                    for partition, records in (await consumer.getmany(timeout_ms=20, max_records=1)).items():
+                    for partition, records in fetched.items():
                         for record in records:
                             await self._process(record)
                             await self._commit(consumer, partition, record.offset + 1)
