@@ -18,6 +18,7 @@ def library(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def shop(kafka_broker: KafkaBroker, library: str) -> Iterator[Shop]:
+    kafka_broker.clock.freeze()  # on a busy machine, too, members expire when a test says so, and not before
     shop = Shop(kafka_broker, library)
     yield shop
     shop.close()
