@@ -80,7 +80,8 @@ class Page:
             stack.enter_context(chdir(self._folder))
             stack.callback(self._loop.close)
             if not self._serves:
-                settings = {"group.initial.rebalance.delay.ms": 0}
+                # Spark has a task for each partition of the offsets
+                settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4}
                 stack.enter_context(Broker(settings=settings, port=self._port))
             stack.callback(self._leaves)
             yield

@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["Terminal", "as_read", "pattern_of"]
 
-ENDS_WITHIN_S = 280.0
+ENDS_WITHIN_S = 560.0
 SAYS_WITHIN_S = 60.0
 
 
