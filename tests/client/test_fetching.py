@@ -332,6 +332,33 @@ def test_rights_that_are_given_later_are_enough() -> None:
     assert offsets(world.reader.take(1)) == [(0, 0)]
 
 
+def test_records_that_the_broker_found_corrupt_are_asked_for_again_and_keep_nobody_from_other_partitions() -> None:
+    """As in Java. The log may be repaired, or have another leader."""
+    world = World(FROM_START, size=3)
+    world.reader.assign([world.partition(0, 10), world.partition(1, 10)])
+    for number in (0, 1):
+        world.reader.seek(partition(number), 0)
+    world.error = lambda each, _offset: ErrorCode.CORRUPT_MESSAGE if each == 0 else ErrorCode.NONE
+    raised: list[tuple[TopicPartition, int]] = []
+    read: list[tuple[int, int]] = []
+
+    def poll_four_times() -> None:
+        for _ in range(4):
+            world.run(1)
+            try:
+                read.extend(offsets(world.reader.take(1)))
+            except CorruptRecordError as error:
+                raised.append((error.partition, error.offset))
+            world.pass_ms(100)
+
+    poll_four_times()
+    assert set(raised) == {(partition(0), 0)}
+    assert (1, 0) in read and not any(number == 0 for number, _ in read)
+    world.error = lambda _partition, _offset: ErrorCode.NONE
+    poll_four_times()
+    assert (0, 0) in read
+
+
 def test_corrupt_records_are_named_with_what_to_do_and_what_is_before_them_is_handed_over() -> None:
     world = reading()
     fetch = world.effect()[0]

@@ -26,7 +26,7 @@ class FetchErrorAction(Enum):
     REFRESH = "ask who leads the partition, and try again"
     RETRY = "try again a little later"
     RESET = "the position is not in the log: reset it as auto.offset.reset says, or raise"
-    RAISE_AND_RETRY = "raise to the caller of poll, and try again a little later: rights may be granted"
+    RAISE_AND_RETRY = "raise to the caller of poll, and try again later: rights may be granted, a log be repaired"
     RAISE = "raise to the caller of poll, at every poll until it seeks elsewhere"
 
 
@@ -48,7 +48,7 @@ ON_ERROR: dict[ErrorCode, FetchErrorAction] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: FetchErrorAction.RESET,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: FetchErrorAction.RAISE_AND_RETRY,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: FetchErrorAction.RAISE_AND_RETRY,
-    ErrorCode.CORRUPT_MESSAGE: FetchErrorAction.RAISE,
+    ErrorCode.CORRUPT_MESSAGE: FetchErrorAction.RAISE_AND_RETRY,
 }
 """Any other code is raised: an unexpected error must not be retried for ever."""
 

@@ -248,6 +248,7 @@ class Fetcher:
             if state.failure is not None and not state.chunks and not state.is_held:
                 if records:
                     break
+                turn.move_to_end(state)  # the next poll gives the records of others, if there are any
                 raise self._failure_of(state)
             if state.is_paused or state.is_held or not state.chunks:
                 del turn[state]
@@ -457,7 +458,9 @@ class Fetcher:
 
     def _error(self, state: TopicPartitionState, offset: int, code: ErrorCode) -> KafkaError:
         if code is ErrorCode.CORRUPT_MESSAGE:
-            return corrupt(state.partition, offset, "the broker found them corrupt (CORRUPT_MESSAGE)")
+            return corrupt(
+                state.partition, offset, "the broker found them corrupt (CORRUPT_MESSAGE), and is asked again"
+            )
         return KafkaError.of(code, f"{state.partition} cannot be read at offset {offset}")
 
     def _handle_offset_out_of_range(self, state: TopicPartitionState, offset: int) -> None:
