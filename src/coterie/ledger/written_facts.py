@@ -30,14 +30,13 @@ _KINDS: Mapping[str, type[Fact]] = {
 
 def write_fact(fact: Fact) -> bytes:
     """Return `plain(fact)` as JSON. It must be fast: every member has one in every rebalance."""
-    kind = type(fact)
-    start = _start(kind)
-    if start is not None:
-        try:
-            return start + to_json(fact)[1:]
-        except UnicodeEncodeError:
-            pass  # half a surrogate pair in a name: it is written as an escape
-    return _write_by_field(fact)
+    start = _start(type(fact))
+    if start is None:
+        return _write_by_field(fact)
+    try:
+        return start + to_json(fact)[1:]
+    except UnicodeEncodeError:  # half a surrogate pair in a name is written as an escape
+        return _write_by_field(fact)
 
 
 @cache

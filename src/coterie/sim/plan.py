@@ -416,7 +416,7 @@ def transactions(scene: Scene) -> None:
         slot, at_ms = rng.choice(scene.transactional), scene.time()
         scene.leave(slot, at_ms)
         scene.come(slot, at_ms + rng.choice((300, 5_000, 30_000)), transactional_id=f"id-{slot}")
-    scene.come("c0", scene.length_ms, transactional_id="id-c0")  # unless it is there: somebody has to go on
+    scene.come("c0", scene.length_ms, transactional_id="id-c0")  # unless it is there: one process has to go on
     for _ in range(6 if scene.nodes > 1 else 0):
         node, slot = rng.randint(1, scene.nodes), rng.choice(scene.transactional)
         scene.steps += [

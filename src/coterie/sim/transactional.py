@@ -48,7 +48,7 @@ class Moment(StrEnum):
 
 
 class Stage(IntEnum):
-    """What the user of the producer has asked for and heard so far."""
+    """The last step of a transaction that its process has asked for, or has got an answer to."""
 
     BEGUN = 0
     OFFSETS = 1

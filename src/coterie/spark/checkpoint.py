@@ -180,5 +180,5 @@ class CheckpointThread:
                 continue
             try:
                 answer.set_result(self._checkpoint.has_done(plan))
-            except BaseException as error:  # noqa: BLE001  raised by whoever waits
+            except BaseException as error:  # noqa: BLE001  raised where it is awaited
                 answer.set_exception(error)

@@ -229,7 +229,7 @@ class ConsumerGroup(OffsetsGroup):
         self.classic_protocols: dict[str, int] = {}  # name -> how many classic members can use it
         self.holders: dict[UUID, dict[int, str]] = {}  # who has a partition assigned, or has still to give it up
         self.last_written: dict[str, Sequence[TopicPartitions]] = {}
-        """What members have assigned, as this broker has last written it. Most records change the epoch alone."""
+        """The assignment of each member as it was last written. The next record often has the same, and a new epoch."""
         self._subscribed: frozenset[str] | None = None
         self._topic_members: dict[str, int] = {}  # topic -> how many members name it
         self._reconciled = 0  # how many members are

@@ -20,7 +20,7 @@ class Decision(NamedTuple):
 
 
 class LogView:
-    """What was read of one log. Only durable batches are read, which stay as they are."""
+    """LogView has what was read of one log. It reads only durable batches, which do not change any more."""
 
     def __init__(self, world: World, where: TopicPartition) -> None:
         self._world = world

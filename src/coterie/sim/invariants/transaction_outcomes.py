@@ -85,7 +85,7 @@ class FencedWritesNothing(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._fences: dict[int, _Fence] = {}
-        """By producer id."""
+        """The last epoch that was given, by producer id."""
         self._views: dict[TopicPartition, LogView] = {}
         self.count = 0
 
