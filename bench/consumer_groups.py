@@ -6,7 +6,7 @@ Both brokers run at once, each on its defaults, and are loaded in turn. Kafka is
 
 heartbeat: CPU of a ConsumerGroupHeartbeat that changes nothing, one under way on each connection.
 large: CPU of a group of 1 000 members with 1 000 partitions, from the first join until all is owned; then one member
-    more, again until all is owned. Members send heartbeats in passes, each member once in a pass.
+    more, again until all is owned. Members have a connection each, and send one heartbeat in a pass.
 grown: a topic of ten members of librdkafka grows from 100 to 1 000 partitions. Seconds until all are owned, in a
     classic group (cooperative-sticky, metadata refreshed every second) and in a consumer group.
 target: a target for 1 000 members and 10 000 partitions, in this process: milliseconds on the thread that computes it
@@ -120,24 +120,24 @@ def one_round(members: Sequence[Member]) -> None:
         member.receive()
 
 
-def until_owned(groups: Sequence[Sequence[Member]], partitions: int) -> int:
-    """Send passes of heartbeats until each group owns all its partitions, spread evenly, in one epoch."""
+def until_owned(groups: Sequence[Sequence[Member]], partitions: int, *, after_epoch: int = 0) -> int:
+    """Send passes of heartbeats until each group owns all its partitions, spread evenly, in one later epoch."""
     give_up = time.monotonic() + PATIENCE_S
     passes = 0
     while True:
         one_round([member for group in groups for member in group])
         passes += 1
-        if all(_is_settled(group, partitions) for group in groups):
+        if all(_is_settled(group, partitions, after_epoch) for group in groups):
             return passes
         if time.monotonic() > give_up:
             raise SystemExit(f"not all partitions are owned after {passes} passes")
         time.sleep(INTERVAL_S)
 
 
-def _is_settled(group: Sequence[Member], partitions: int) -> bool:
-    counts = [member.count for member in group]
+def _is_settled(group: Sequence[Member], partitions: int, after_epoch: int) -> bool:
+    counts, epochs = [member.count for member in group], {member.epoch for member in group}
     is_even = max(counts) <= -(-partitions // len(group))
-    return is_even and sum(counts) == partitions and len({member.epoch for member in group}) == 1
+    return is_even and sum(counts) == partitions and len(epochs) == 1 and min(epochs) > after_epoch
 
 
 def prepare(broker: Broker, topic: str, partitions: int) -> None:
@@ -217,14 +217,14 @@ def heartbeat(brokers: Mapping[str, Broker], connections: int, seconds: float, s
 
 def large_once(broker: Broker, members: int, number: int) -> tuple[float, float, int]:
     """Return milliseconds of CPU of a group from nothing, and of one member more; and all passes that it took."""
-    links = [Link(broker.where) for _ in range(50)]
+    links = [Link(broker.where) for _ in range(members + 1)]
     group = f"large-{number}"
-    crowd = [Member(links[at % 50], group, f"member-{at:032}", ["large"]) for at in range(members)]
+    crowd = [Member(links[at], group, f"member-{at:032}", ["large"]) for at in range(members)]
     before = broker.cpu_s()
     passes = until_owned([crowd], members)
     settled = broker.cpu_s()
-    crowd.append(Member(links[0], group, f"member-{members:032}", ["large"]))
-    passes += until_owned([crowd], members)
+    crowd.append(Member(links[members], group, f"member-{members:032}", ["large"]))
+    passes += until_owned([crowd], members, after_epoch=crowd[0].epoch)
     after = broker.cpu_s()
     for member in crowd:
         member.leave()

@@ -260,7 +260,36 @@ def test_a_heartbeat_that_changes_nothing_takes_the_short_way() -> None:
     for group, epoch, instance in (("stable", 2, None), ("static", 2, "i"), ("pattern", 3, None)):
         frame, short_way = steady_frame(group, "a", epoch, instance_id=instance), QuickHeartbeat(client.connection)
         answers = [short_way.answer(world.node.coordinator, frame, world.now_ms) for _ in range(3)]
-        assert answers[0] is None and answers[1] is not None and answers[2] == answers[1]
+        assert answers[0] is not None and answers[0] == answers[1] == answers[2]
+
+
+def test_a_frame_that_cannot_be_read_is_not_taken_for_the_one_before() -> None:
+    world, client = world_with_consumer_groups()
+    frame, short_way = steady_frame("stable", "a", 2), QuickHeartbeat(client.connection)
+    broken = frame.replace(b"stable", b"\xff" * 6)
+    frames = [frame, broken, broken, frame]
+    answers = [short_way.answer(world.node.coordinator, each, world.now_ms) for each in frames]
+    assert [answer is None for answer in answers] == [False, True, True, False]
+
+
+def test_a_heartbeat_that_the_short_way_leaves_is_read_once_and_belongs_to_the_plain_one() -> None:
+    """K9: the member has a new epoch to hear of, which must be durable before it is answered."""
+    world, client = world_with_consumer_groups()
+    says(client, "stable", "new", 0, rebalance_timeout=60_000, topics=["t"], owned=())
+    frame, short_way = steady_frame("stable", "a", 2), QuickHeartbeat(client.connection)
+    assert short_way.answer(world.node.coordinator, frame, world.now_ms) is None
+    assert client.connection.heartbeat is not None and client.connection.heartbeat[0] is frame
+    assert answered(client, frame) == answered(*_with_a_new_member())
+    assert client.connection.heartbeat is None
+    again = short_way.answer(world.node.coordinator, frame, world.now_ms)
+    assert again is None and client.connection.heartbeat is not None
+    assert client.connection.heartbeat[1].token is None  # the one before had the answered call
+
+
+def _with_a_new_member() -> tuple[Client, bytes]:
+    _, client = world_with_consumer_groups()
+    says(client, "stable", "new", 0, rebalance_timeout=60_000, topics=["t"], owned=())
+    return client, steady_frame("stable", "a", 2)
 
 
 def test_a_heartbeat_needs_the_right_to_read_the_group() -> None:

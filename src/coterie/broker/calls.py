@@ -17,6 +17,7 @@ from coterie.protocol.frames import response_frame, response_frame_parts
 
 if TYPE_CHECKING:
     from coterie.broker.security.sasl_server_authenticator import SaslServerAuthenticator
+    from coterie.protocol.messages import ConsumerGroupHeartbeat
 
 __all__ = ["ANONYMOUS", "PLAINTEXT", "Call", "Connection", "Gather", "Handler", "Responses", "Route", "close"]
 
@@ -37,6 +38,7 @@ class Connection:
     __slots__ = (
         "authenticator",
         "call",
+        "heartbeat",
         "host",
         "is_closed",
         "is_full",
@@ -61,6 +63,8 @@ class Connection:
         """True if a heartbeat may skip the node. It may not before authentication, or if the session can expire."""
         self.call: Call | None = None
         """The request under way."""
+        self.heartbeat: tuple[bytes, ConsumerGroupHeartbeat] | None = None
+        """A frame that was read already, and what it says: the heartbeat that the quick path could not answer."""
         self.waiting: deque[bytes] = deque()
         self.waiting_bytes = 0
         self.is_full = False

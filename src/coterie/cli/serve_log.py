@@ -7,6 +7,7 @@ rebalances all the time has thousands of facts a second, so all facts of one tur
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -170,12 +171,16 @@ def _second(at_s: int) -> str:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+_PLAIN = re.compile(r'[^ "=\\]+')
+"""A text that stands in a line as it is."""
+
+
 def _quoted(text: str) -> str:
     """Quote a text that logfmt could not read back, and shorten it: a client id must not look like a field."""
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}... ({len(text)} characters)"
-    if text.isprintable() and not any(sign in text for sign in ' "=\\'):
-        return text or '""'
+    if _PLAIN.fullmatch(text) and text.isprintable():
+        return text
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 

@@ -156,6 +156,25 @@ def test_a_member_that_keeps_its_partitions_catches_up_the_short_way() -> None:
     assert len(again.world.log) == before + 1
 
 
+def test_an_epoch_that_could_not_be_written_is_taken_back() -> None:
+    """K27: the member is answered with an error, and so is everybody who has seen its epoch."""
+    world = GroupWorld(t=1)
+    a = world.member("a").joins("t")
+    world.member("b").joins("t")
+    before = a.epoch
+    world.world.holds_writes = True
+    last = world.world.token()
+    a.beats(epoch=before)
+    a.beats(epoch=world.group.assignment_epoch)  # it finds the epoch that the first got
+    assert a.heard is None and world.group.members["a"].epoch == world.group.assignment_epoch > before
+    world.world.end_writes(ErrorCode.NOT_ENOUGH_REPLICAS)
+    answers = [world.world.replies[last + number] for number in (1, 2)]
+    assert [answer.error for answer in answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    assert world.group.members["a"].epoch == before and not world.group.unwritten
+    world.world.holds_writes = False
+    assert a.beats(epoch=before).epoch == world.group.assignment_epoch
+
+
 @given(
     st.builds(
         ConsumerGroupHeartbeatAnswer,

@@ -83,6 +83,11 @@ class ConsumerGroupApis:
     # --- ConsumerGroupHeartbeat ---------------------------------------------------------------------------------------
 
     def _heartbeat(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        was_read, call.connection.heartbeat = call.connection.heartbeat, None
+        if was_read is not None and was_read[0] is frame and self._auth.authorizer is None:
+            request = was_read[1]
+            request.token = call
+            return self._ask(request, now_ms)
         said = consumer_group_heartbeat.read_request(frame, at, call.version)
         error = self._denied(call, said)
         if error:

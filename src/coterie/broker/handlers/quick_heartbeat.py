@@ -46,7 +46,6 @@ class QuickHeartbeat:
         "_connection",
         "_ends",
         "_interval_ms",
-        "_is_read",
         "_meant",
         "_said",
         "_steady",
@@ -61,7 +60,7 @@ class QuickHeartbeat:
         self._said = b""
         self._meant: Heartbeat | None = None
         # the same for consumer groups, and the last answer: its interval, its bytes around the correlation id
-        self._steady_said, self._version, self._is_read = b"", -1, False
+        self._steady_said, self._version = b"", -1
         self._steady: ConsumerGroupHeartbeat | None = None
         self._interval_ms: int | None = None
         self._ends = (b"", b"")
@@ -92,10 +91,8 @@ class QuickHeartbeat:
             said = frame[_SAID]
             if said != self._steady_said or frame[_VERSION_AT] != self._version:
                 self._steady_said, self._version = said, frame[_VERSION_AT]
-                self._steady, self._interval_ms, self._is_read = None, None, False
-                return None  # it may be news; what is said again is read here
-            if not self._is_read:
-                self._steady, self._is_read = self._read_steady(frame), True
+                self._steady, self._interval_ms = None, None  # so it stays if the frame cannot be read
+                self._steady = self._read_steady(frame)
             steady = self._steady
             if steady is None or (self._authorizer is not None and not self._may(steady.group_id)):
                 return None
@@ -103,6 +100,9 @@ class QuickHeartbeat:
         except Exception:  # noqa: BLE001  as above
             return None
         if interval_ms is None:
+            if self._connection is not None:  # the plain path need not read it again, and keeps it
+                self._connection.heartbeat = frame, steady
+                self._steady, self._steady_said = None, b""
             return None
         if interval_ms != self._interval_ms:
             self._interval_ms, self._ends = interval_ms, _steady_ends(steady, interval_ms, self._version)
@@ -110,10 +110,12 @@ class QuickHeartbeat:
         return before + frame[_CORRELATION] + after
 
     def _read_steady(self, frame: bytes) -> ConsumerGroupHeartbeat | None:
+        version = frame[_VERSION_AT]
+        if not consumer_group_heartbeat.may_say_nothing_new(frame, version):
+            return None  # it may be news, which is not read twice
         at = usual_body_at(frame)
         if at is None or self._connection is None:
             return None
-        version = frame[_VERSION_AT]
         said = consumer_group_heartbeat.read_request(frame, at, version)
         request = to_coordinator(said, None, frame, self._connection.host, version)
         return request if says_nothing_new(request) else None

@@ -64,10 +64,6 @@ class ComputeTarget(DataStruct):
     """The committed offsets of the group, for assignors that use the lag."""
 
 
-Effect = Reply | Emit | Arm | Disarm | Persist | ComputeTarget
-Effects = list[Effect]
-
-
 # --- timers that rang -------------------------------------------------------------------------------------------------
 
 
@@ -117,6 +113,11 @@ class Written:
     """The offset of the first record."""
     token: Token | None = None
     """The request that waits for it; None if there is none, or no longer."""
+
+
+Effect = Reply | Emit | Arm | Disarm | Persist | ComputeTarget | Written
+"""What a rule asks for. A `Written` by itself goes to the log as it is, and comes back (`consumer.CaughtUp`)."""
+Effects = list[Effect]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,10 +9,11 @@ from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritt
 from coterie.coordinator.consumer.heartbeat import heartbeat_refusal
 from coterie.coordinator.consumer.lifecycle import consumer_group_loaded, restore_consumer_group, unload_consumer_group
 from coterie.coordinator.consumer.states import GroupState, MemberState
-from coterie.coordinator.consumer.steady_heartbeat import says_nothing_new, steady_heartbeat
+from coterie.coordinator.consumer.steady_heartbeat import CaughtUp, says_nothing_new, steady_heartbeat
 from coterie.coordinator.consumer.topic_image import TopicsImage
 
 __all__ = [
+    "CaughtUp",
     "ConsumerGroup",
     "ConsumerGroupWritten",
     "DowngradeWritten",

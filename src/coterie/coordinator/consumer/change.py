@@ -86,20 +86,11 @@ class Change:
         last_written = self.group.last_written
         written = last_written.get(member.member_id) if assigned is member.assigned else None
         if written is None:
-            written = _by_id(assigned)
-        value = CurrentAssignment(epoch, previous_epoch, int(state), written, _by_id(pending_revocation))
+            written = by_id(assigned)
+        value = CurrentAssignment(epoch, previous_epoch, int(state), written, by_id(pending_revocation))
         self._add(CURRENT, member.member_id, value)
         last_written[member.member_id] = written
-        fact = MemberAssigned(
-            self.now_ms,
-            self.group.group_id,
-            member.member_id,
-            epoch,
-            MEMBER_STATES[state],
-            _by_name(self.group, assigned),
-            _by_name(self.group, pending_revocation),
-        )
-        self.facts.append(fact)
+        self.facts.append(assigned_fact(self.group, member, self.now_ms))
 
     def target(self, member_id: str, target: Target) -> None:
         self._add(TARGET, member_id, TargetAssignment(target))
@@ -218,15 +209,27 @@ class Change:
         group = self.group
         if not self.records:
             return self.effects if token is None else [*self.effects, *group.reply(token, answer, request)]
-        if group.is_rebalancing and group.group_epoch == group.assignment_epoch and group.all_reconciled():
-            group.is_rebalancing = False
-            assignments = written_assignments(group)
-            self.facts.append(AssignmentStored(self.now_ms, group.group_id, group.assignment_epoch, assignments))
+        self.facts += rebalance_ended(group, self.now_ms)
         written = ConsumerGroupWritten(group_id=group.group_id, records=self.records, token=token, facts=self.facts)
         if token is not None:
             written.replies.append((token, answer, request))
         group.unwritten.append(written)
         return [*self.effects, Persist(self.records, written)]
+
+
+def assigned_fact(group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int) -> MemberAssigned:
+    """Return the event that a member has the assignment that it has."""
+    state, assigned, pending = member.state, member.assigned, member.pending_revocation
+    named = _by_name(group, assigned), _by_name(group, pending)
+    return MemberAssigned(now_ms, group.group_id, member.member_id, member.epoch, MEMBER_STATES[state], *named)
+
+
+def rebalance_ended(group: ConsumerGroup, now_ms: int) -> list[Fact]:
+    """Return the event that a rebalance has ended, if all members have what they shall have, and it was not told."""
+    if not group.is_rebalancing or group.group_epoch != group.assignment_epoch or not group.all_reconciled():
+        return []
+    group.is_rebalancing = False
+    return [AssignmentStored(now_ms, group.group_id, group.assignment_epoch, written_assignments(group))]
 
 
 def written_assignments(group: ConsumerGroup) -> dict[str, bytes]:
@@ -247,7 +250,8 @@ def _by_name(group: ConsumerGroup, assigned: Assigned) -> dict[str, list[int]]:
     return {names[topic_id]: sorted(numbers) for topic_id, numbers in assigned.items() if topic_id in names}
 
 
-def _by_id(assigned: Assigned) -> list[TopicPartitions]:
+def by_id(assigned: Assigned) -> list[TopicPartitions]:
+    """Return partitions as a record has them."""
     found = []
     for topic_id, given in sorted(assigned.items()) if len(assigned) > 1 else assigned.items():
         if given:

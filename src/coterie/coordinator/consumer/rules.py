@@ -32,6 +32,7 @@ from coterie.coordinator.consumer.lifecycle import (
     target_late,
 )
 from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
+from coterie.coordinator.consumer.steady_heartbeat import CaughtUp
 from coterie.coordinator.consumer.target import TargetComputed, TargetLate
 from coterie.coordinator.offsets.offset_metadata_manager import (
     expiry_due,
@@ -82,6 +83,7 @@ RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     effects.ExpiryDue: expiry_due,
     # writes that ended
     ConsumerGroupWritten: consumer_group_written,
+    CaughtUp: consumer_group_written,
     DowngradeWritten: downgrade_failed,
     effects.OffsetsWritten: offsets_written,
     effects.TombstonesWritten: tombstones_written,

@@ -7,13 +7,21 @@ two equal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coterie.coordinator.classic.effects import Effects, Reply
-from coterie.coordinator.consumer.change import Change
-from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember
+from coterie.coordinator.consumer.change import assigned_fact, by_id, rebalance_ended
+from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, ConsumerGroupWritten
 from coterie.coordinator.consumer.regex_refresh import last_resolved_ms, needs_refresh
 from coterie.coordinator.consumer.states import MemberState
 from coterie.errors import ErrorCode
-from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
+from coterie.protocol.consumer_group_records import (
+    CURRENT,
+    ConsumerGroupRecord,
+    CurrentAssignment,
+    write_consumer_group_record,
+)
+from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer, Record
 
 
 def says_nothing_new(request: ConsumerGroupHeartbeat) -> bool:
@@ -27,6 +35,7 @@ def _says_at_most_what_it_owns(request: ConsumerGroupHeartbeat) -> bool:
 
 
 _UNCHANGED = (None,) * 4
+_STABLE = int(MemberState.STABLE)
 _FEW = 4
 """Topics that are looked for one by one."""
 
@@ -78,20 +87,21 @@ def quiet_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_m
     """
     if not _says_at_most_what_it_owns(request):
         return None
+    if request.member_epoch != group.assignment_epoch:
+        return _catch_up(group, request, now_ms)
     interval_ms = steady_heartbeat(group, request, now_ms)
     if interval_ms is None:
-        return _catch_up(group, request, now_ms)
+        return None
     return [Reply(request.token, _unchanged(request.member_id, request.member_epoch, interval_ms))]
 
 
 def _catch_up(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects | None:
-    """Give the new epoch to a member whose target is what it has."""
+    """Give the new epoch to a member that has another, and whose target is what it has."""
     member_id, epoch = request.member_id, request.member_epoch
     member, assignment_epoch = group.members.get(member_id), group.assignment_epoch
     if (
         member is None
         or epoch != member.epoch
-        or epoch == assignment_epoch
         or group.group_epoch != assignment_epoch
         or member.state is not MemberState.STABLE
         or group.image_version != group.image.version
@@ -105,10 +115,85 @@ def _catch_up(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int
     deadline_ms = now_ms + group.session_timeout_ms
     if session is None or deadline_ms < session.alarm_ms:
         return None
+    written = group.last_written.get(member_id)
+    if written is None:
+        written = by_id(member.assigned)
+    value = CurrentAssignment(assignment_epoch, epoch, _STABLE, written, ())
+    record = ConsumerGroupRecord(CURRENT, group.group_id, member_id, value)
+    try:
+        pair = write_consumer_group_record(record)
+    except ValueError:
+        return None  # the rule answers that it cannot be written
+    size = len(pair[0]) + len(pair[1] or b"")
+    if size > group.settings.coterie_max_record_bytes:
+        return None
     session.deadline_ms = deadline_ms
-    change = Change(group, now_ms)
-    change.current(member, assignment_epoch, epoch, MemberState.STABLE, member.assigned, {})
-    return change.write(request.token, _unchanged(member_id, assignment_epoch, group.heartbeat_interval_ms), request)
+    group.apply_record(record)
+    group.last_written[member_id] = written
+    caught_up = CaughtUp(group, request, record, pair, size, now_ms)
+    caught_up.facts = [assigned_fact(group, member, now_ms), *rebalance_ended(group, now_ms)]
+    group.unwritten.append(caught_up)
+    return [caught_up]
+
+
+class CaughtUp(ConsumerGroupWritten):
+    """The epoch of a member that keeps what it has: one object from the heartbeat to its answer.
+
+    It stands in the queue of a shard for what is to be written, and is the event of its end as well.
+    """
+
+    __slots__ = ("asked_ms", "group", "pairs", "record", "size")
+
+    producer: tuple[int, int] | None = None
+    marker: bool | None = None
+    mark = None
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        request: ConsumerGroupHeartbeat,
+        record: ConsumerGroupRecord,
+        pair: tuple[bytes, bytes | None],
+        size: int,
+        now_ms: int,
+    ) -> None:
+        """`pair` is key and value of the record, and `size` is the bytes of both."""
+        self.group = group
+        self.token = request.token
+        self.record = record
+        self.records = [record]
+        self.pairs = [pair]
+        self.size = size
+        self.asked_ms = now_ms
+        self.error = ErrorCode.NONE
+        self.position = -1
+        answer = _unchanged(request.member_id, group.assignment_epoch, group.heartbeat_interval_ms)
+        self.replies = [(request.token, answer, request)]
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def then(self) -> ConsumerGroupWritten:
+        return self
+
+    @property
+    def group_id(self) -> str:  # type: ignore[override]
+        return self.group.group_id
+
+    @property
+    def applied(self) -> Sequence[Record]:
+        return self.records
+
+    def is_stored(self) -> bool:
+        """Note that the record is durable. False: nothing is done, and the rule for all writes has to."""
+        group = self.group
+        if group.is_deleted or group.upgrade is not None or not group.unwritten or group.unwritten[0] is not self:
+            return False
+        del group.unwritten[0]
+        group.is_in_log = True
+        group.note_durable(self.record)
+        return True
 
 
 def _has_its_target(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:

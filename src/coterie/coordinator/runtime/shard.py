@@ -34,6 +34,7 @@ from coterie.coordinator.classic.effects import (
 from coterie.coordinator.classic.rules import RULES as CLASSIC_RULES
 from coterie.coordinator.classic.states import DEAD, STABLE
 from coterie.coordinator.consumer import (
+    CaughtUp,
     ConsumerGroup,
     ConsumerGroupWritten,
     DowngradeWritten,
@@ -241,8 +242,8 @@ class Shard:
         self.wall = WallClock() if wall is None else wall
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
-        self._queue: deque[_Unwritten | UsualCommit] = deque()
-        self._under_way: list[_Unwritten | UsualCommit] = []
+        self._queue: deque[_Unwritten | UsualCommit | CaughtUp] = deque()
+        self._under_way: list[_Unwritten | UsualCommit | CaughtUp] = []
         self._is_asked = False  # an append was asked for and has not ended
         self._held: dict[str, list[Any]] = {}  # by group whose deletion is on its way to the log: what has come since
         self._is_unloaded = False
@@ -297,9 +298,15 @@ class Shard:
             if rule is None:
                 return []  # a timer of a group that is of the other type now
             effects = rule(group, event, now_ms)
-            if len(effects) == 1 and type(effects[0]) is Reply:
-                return effects  # type: ignore[return-value]
             out: list[Outward] = []
+            if len(effects) == 1:
+                (effect,) = effects
+                if type(effect) is Reply:
+                    return effects  # type: ignore[return-value]
+                if type(effect) is CaughtUp:
+                    self._queue.append(effect)
+                    self._start_append(out)
+                    return out
             self._follow(group, effects, out, now_ms)
             self._start_append(out)
             return out
@@ -511,6 +518,9 @@ class Shard:
                 if type(item) is UsualCommit and not event.error and item.group.state is not DEAD:
                     item.stored_at(position)
                     out.append(item)
+                elif type(item) is CaughtUp and not event.error and item.is_stored():
+                    out += [Reply(token, answer) for token, answer, _ in item.replies]
+                    out += map(Emit, item.facts)
                 else:
                     item.then.error = event.error
                     item.then.position = position
@@ -521,7 +531,7 @@ class Shard:
             position += count
         self._under_way, self._is_asked = [], False
 
-    def _ended(self, item: _Unwritten | UsualCommit, out: list[Outward], now_ms: int) -> None:
+    def _ended(self, item: _Unwritten | UsualCommit | CaughtUp, out: list[Outward], now_ms: int) -> None:
         then = item.then
         if item.group is None:
             assert isinstance(then, MarkerWritten)
@@ -572,7 +582,7 @@ class Shard:
         if then.answer is None and then.request is not None:
             self._held[then.group_id].insert(0, then.request)
 
-    def _watch(self, item: _Unwritten | UsualCommit) -> None:
+    def _watch(self, item: _Unwritten | UsualCommit | CaughtUp) -> None:
         """Arm the one timer of all commits: it fires for the oldest, and is then armed for the next oldest.
 
         It stays armed when a write has ended, because the next commit would arm it again: a check without effect every

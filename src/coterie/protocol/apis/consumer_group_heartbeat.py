@@ -20,6 +20,7 @@ __all__ = [
     "Request",
     "Response",
     "TopicPartitions",
+    "may_say_nothing_new",
     "read_request",
     "read_response",
     "write_request",
@@ -73,7 +74,14 @@ class Response:
 _read_request, write_request = codec(API, Request)
 _NOTHING_NEW = {0: b"\0\0\xff\xff\xff\xff\0\0\0\0", 1: b"\0\0\xff\xff\xff\xff\0\0\0\0\0"}
 """The bytes after the epoch, by version, of a request in which all is null or -1, without tagged fields."""
+_SAME_INSTANCE = {version: after[1:] for version, after in _NOTHING_NEW.items()}
+"""The bytes after the instance id of such a request."""
 _EPOCH = Struct(">i")
+
+
+def may_say_nothing_new(frame: bytes, version: int) -> bool:
+    """Return whether a request ends as one does in which all is null or -1 after the instance id. Few others do."""
+    return frame.endswith(_SAME_INSTANCE[version])
 
 
 def read_request(frame: bytes, at: int, version: int) -> Request:
