@@ -50,8 +50,16 @@ class Rooms(LoadScopeScheduling):  # type: ignore[misc]
         return room if room in _ROOMS_WITH_ONE_START else file
 
 
+_SPARK_STARTS_SOON = '--driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell'
+"""No query of a test runs long enough for the code that Java's second compiler makes."""
+
+
 def pytest_configure() -> None:
-    """Undo an ignored SIGINT, as in a script's background job: what tests start would inherit it."""
+    """Set what the commands that tests start inherit: how Spark starts, and SIGINT.
+
+    In a script's background job SIGINT is ignored, and the commands would ignore it as well.
+    """
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SPARK_STARTS_SOON)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
