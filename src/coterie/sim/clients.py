@@ -445,7 +445,8 @@ class Zombie(Client):
     """A process that was away while its group went on, such as a machine brought back from a snapshot.
 
     It speaks for a generation that is over: nothing that it asks for may be granted. In a consumer group its commits
-    may be, for partitions that it got in its epoch or before (K19).
+    may be, for partitions that it got in its epoch or before (K19). So the copy of a process with transactions does not
+    commit there: such a process commits by its transactions alone, and a granted commit would undo them.
     """
 
     def __init__(self, world: World, name: str, clock: HostClock, of: ConsumerProcess) -> None:
@@ -453,8 +454,9 @@ class Zombie(Client):
         super().__init__(world, name, clock)
         self.group_id = of.group_id
         self._who = (of.member.member_id, of.habits.instance_id, of.member.generation_id)
-        self._owned = sorted(of.member.assigned)
         self._is_consumer_protocol = of.habits.is_consumer_protocol
+        may_undo = self._is_consumer_protocol and of.habits.transactional_id is not None
+        self._commits = [] if may_undo else sorted(of.member.assigned)
 
     def awakes(self, _about: object = None) -> None:
         if self._is_current():
@@ -480,7 +482,7 @@ class Zombie(Client):
     async def _speak(self) -> None:
         cluster = self.cluster()
         node_id = (await cluster.find_coordinator(self.group_id)).id
-        entries = [CommitPartition(one.topic, one.partition, 0) for one in self._owned]
+        entries = [CommitPartition(one.topic, one.partition, 0) for one in self._commits]
         if entries:
             commit = OffsetCommit(None, self.group_id, *self._who, entries)
             self.world.commit_sent(self, commit)
