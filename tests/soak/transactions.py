@@ -12,7 +12,6 @@ transaction of its producer that is seen.
 from __future__ import annotations
 
 import argparse
-import socket
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -23,9 +22,11 @@ from threading import Event, Thread
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
+from apache_kafka import free_ports
 from broker.peer import Peer, Serving
 from broker.transaction_journal import Fate, Journal, Sent
 from broker.transactional import TransactionalPeer
+from coterie.client.admin import Admin
 from coterie.errors import ErrorCode
 
 __all__ = ["Outcome", "kill_again_and_again"]
@@ -137,6 +138,8 @@ class LibrdkafkaProducer:
         self._bootstrap = bootstrap
         self._rng = Random(f"{name} {seed}")
         self.problem: BaseException | None = None
+        self.doing = "nothing yet"
+        """The last call, and its last error."""
 
     def run(self, stop: Event) -> None:
         try:
@@ -161,14 +164,18 @@ class LibrdkafkaProducer:
         except KafkaException:
             return  # another producer takes the id over
         finally:
+            self.doing = "close"
             consumer.close()
 
     def _patiently(self, call: object, *arguments: object) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        began = time.monotonic()
+        deadline = began + PATIENCE_S
+        name = self.doing = str(getattr(call, "__name__", call))
         while True:
             try:
                 call(*arguments, 5.0)  # type: ignore[operator]
             except KafkaException as error:
+                self.doing = f"{name} for {time.monotonic() - began:.0f} s: {error}"
                 if error.args[0].retriable() and time.monotonic() < deadline:
                     continue
                 raise
@@ -200,7 +207,7 @@ class LibrdkafkaProducer:
 def kill_again_and_again(data: Path, kills: int, seed: int, log: Path, *, tells: bool = False) -> Outcome:
     """Raises `AssertionError` at the first thing that is not as it was acknowledged."""
     rng = Random(seed)
-    port = _free_port()
+    (port,) = free_ports(1)  # that no connection takes while the broker is away
     raw = [RawProducer(f"raw-{number}", seed) for number in range(3)]
     real = LibrdkafkaProducer("librdkafka", f"127.0.0.1:{port}", seed)
     positions = [0] * PARTITIONS
@@ -224,7 +231,9 @@ def kill_again_and_again(data: Path, kills: int, seed: int, log: Path, *, tells:
                 assert thread is not None
                 stop_real.set()
                 thread.join(2 * PATIENCE_S)
-                assert not thread.is_alive(), "librdkafka has not ended its last transaction"
+                assert not thread.is_alive(), (
+                    f"librdkafka has not ended its last transaction: {_state_of(real, bootstrap)}"
+                )
                 if real.problem is not None:
                     raise real.problem
                 RawProducer(real.journal.name, 0).fence(bootstrap)
@@ -247,11 +256,11 @@ def kill_again_and_again(data: Path, kills: int, seed: int, log: Path, *, tells:
     return outcome
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+def _state_of(real: LibrdkafkaProducer, bootstrap: str) -> str:
+    """Return what librdkafka does, and what the coordinator says of its transaction."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        described = admin.describe_transactions([real.journal.name])[real.journal.name]
+    return f"it is in {real.doing}; the coordinator has {described}"
 
 
 def _check(bootstrap: str, checked: list[Journal], readers: list[Journal], positions: list[int]) -> None:

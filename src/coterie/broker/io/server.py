@@ -45,6 +45,7 @@ from coterie.broker.connection_limits import ConnectionLimits, silence_of
 from coterie.broker.handlers.quick_heartbeat import QuickHeartbeat
 from coterie.broker.io.assignor_threads import AssignorThreads
 from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
+from coterie.broker.io.disk_thread import DiskThread
 from coterie.broker.io.fact_listeners import FactListeners
 from coterie.broker.io.jwks import JwksEndpoint
 from coterie.broker.io.memory import return_free_memory
@@ -124,7 +125,7 @@ class Server:
         self._look_again: asyncio.TimerHandle | None = None
         self._alarm: asyncio.Handle | None = None
         self._alarm_ms: int | None = None
-        self._disk = ThreadPoolExecutor(1, "coterie-disk")
+        self._disk = DiskThread(self._loop)
         self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
         self._background_tasks = ThreadPoolExecutor(1, "coterie-background")
         self._link_closed = asyncio.Event()
@@ -278,7 +279,7 @@ class Server:
             link.connection.forget_waiting()  # the directory is closed before their turn would come
         await self._close_links(self.ports)
         try:
-            await self._loop.run_in_executor(self._disk, self.cluster.directory.close)
+            await asyncio.to_thread(self.cluster.directory.close)
         finally:
             self._let_go()
 
@@ -656,12 +657,11 @@ class Server:
 
     def _on_disk(self, effect: Flush | Work) -> None:
         self._under_way += 1
-        done: asyncio.Future[FlushEnded | WorkEnded] = self._loop.run_in_executor(self._disk, effect.run)
-        done.add_done_callback(self._disk_ended)
+        self._disk.run(effect.run, self._disk_ended)
 
-    def _disk_ended(self, done: asyncio.Future[FlushEnded | WorkEnded]) -> None:
+    def _disk_ended(self, ended: FlushEnded | WorkEnded) -> None:
         self._under_way -= 1
-        self.handle("what follows work of the disk", done.result())
+        self.handle("what follows work of the disk", ended)
         self._idle.set()
 
     def _in_background(self, effect: BackgroundTask) -> None:
