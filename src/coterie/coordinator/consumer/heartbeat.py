@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply
-from coterie.coordinator.classic.fencing import tell_fenced
+from coterie.coordinator.classic.fencing import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
 from coterie.coordinator.consumer.change import Change, has_same_partitions, partitions_of
@@ -91,8 +91,8 @@ def consumer_group_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbe
     member_id = request.member_id or request.fresh_id
     found = _find_member(group, request, member_id)
     if isinstance(found, tuple):
-        told = tell_fenced(group, "ConsumerGroupHeartbeat", member_id, request.instance_id, found[0], now_ms)
-        return [*refused(request, found), *told]
+        reported = report_fenced(group, "ConsumerGroupHeartbeat", member_id, request.instance_id, found[0], now_ms)
+        return [*refused(request, found), *reported]
     return _accept(group, request, member_id, found, now_ms)
 
 
