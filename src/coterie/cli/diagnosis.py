@@ -205,42 +205,42 @@ def _loop(watch: ClusterWatch, stop: _Stop, every_s: float, for_s: float | None,
 
 def groups_watch(options: SourceOptions, output: str, *, every_s: float, for_s: float | None) -> None:
     """Print each rebalance as it ends, and each finding as it appears."""
-    told: set[tuple[str, int, int]] = set()
-    known: set[tuple[str, str, int]] = set()
+    rebalances: set[tuple[str, int, int]] = set()
+    findings: set[tuple[str, str, int]] = set()
     with _stoppable() as stop, watching(options) as watch:
         watch.catch_up(every_s * 3)
 
-        def tell(quiet: bool = False) -> None:
+        def show_new(prints: bool = True) -> None:
             histories = {name: one for name, one in watch.histories().items() if options.group in (None, name)}
-            _tell(histories, told, known, output, quiet=quiet)
+            _show_new(histories, rebalances, findings, output, prints=prints)
 
         watch.sample()
-        tell(quiet=True)
+        show_new(prints=False)
         note("watching; Ctrl-C ends it")
-        _loop(watch, stop, every_s, for_s, tell)
+        _loop(watch, stop, every_s, for_s, show_new)
 
 
-def _tell(
+def _show_new(
     histories: Histories,
-    told: set[tuple[str, int, int]],
-    known: set[tuple[str, str, int]],
+    rebalances: set[tuple[str, int, int]],
+    findings: set[tuple[str, str, int]],
     output: str,
     *,
-    quiet: bool,
+    prints: bool,
 ) -> None:
-    """Print what is new since the last time."""
+    """Print the rebalances and findings that are new since the last time; without `prints` only remember them."""
     for name, history in histories.items():
         for one in history.rebalances:
             key = name, one.number, (one.ended_ms.value or 0) // 60_000
-            if _has_ended(one) and key not in told:
-                told.add(key)
-                if not quiet:
+            if _has_ended(one) and key not in rebalances:
+                rebalances.add(key)
+                if prints:
                     _print(output, one.to_json(), sentence(history, one, now_ms()))
         for finding in findings_of(history):
             mark = name, finding.name, finding.from_ms
-            if mark not in known:
-                known.add(mark)
-                if not quiet:
+            if mark not in findings:
+                findings.add(mark)
+                if prints:
                     _print(output, finding.to_json(), f"{finding.severity}: {finding.name}: {finding.summary}")
 
 

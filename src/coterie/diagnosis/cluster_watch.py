@@ -198,8 +198,8 @@ class ClusterWatch:
         groups = [one for one in described.values() if isinstance(one, GroupDescription) and one.shows_members]
         at_ms = time.time_ns() // 1_000_000
         wanted = {group.group_id: self._partitions_of(group) for group in groups}
-        places = {TopicPartition(*place) for some in wanted.values() for place in some}
-        listed = self._admin.list_offsets(dict.fromkeys(places, LATEST)) if places else {}
+        partitions = {TopicPartition(*one) for some in wanted.values() for one in some}
+        listed = self._admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
         ends = {one: found.offset for one, found in listed.items() if not isinstance(found, KafkaError)}
         samples, members = [], []
         for group in groups:

@@ -472,7 +472,7 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     account.simulated_ms = world.schedule.now_ms
     account.events = world.schedule.steps
     account.counts["long work"] = world.machine.background_tasks
-    account.counts["damage told"] = world.machine.damage_reported
+    account.counts["damage reported"] = world.machine.damage_reported
     account.counts["swaps interrupted"] = world.machine.swaps_cut
     for one in world.observers:
         if hasattr(one, "count"):

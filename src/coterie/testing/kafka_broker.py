@@ -140,7 +140,7 @@ class KafkaBroker(Broker):
         """Whether records are synced before they are acknowledged."""
         return self._flush == "sync"
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- inspecting ---------------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group:
         """Return a group, to look at and to wait for. It need not exist yet.

@@ -165,10 +165,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if server is not None and _uses_server(item):
         brokers.append(server.broker)
     for number, broker in enumerate(brokers, 1):
-        told = broker.last_story()
-        if told:
+        story = broker.last_story()
+        if story:
             title = SECTION if len(brokers) == 1 else f"{SECTION} {number}"
-            report.sections.append((title, told))
+            report.sections.append((title, story))
             directory = item.config.getoption("--coterie-report")
             if directory is not None:
                 written = _write_report(Path(directory), item.nodeid, number, broker)

@@ -75,9 +75,9 @@ class Changes:
                     yield ": still here\n\n"
                     continue
                 event.clear()
-                told = json.dumps({"groups": sorted(names)})
+                changed = json.dumps({"groups": sorted(names)})
                 names.clear()
-                yield f"event: change\ndata: {told}\n\n"
+                yield f"event: change\ndata: {changed}\n\n"
         finally:
             del self._listeners[event]
 
@@ -240,8 +240,8 @@ class _Guard:
 
         async def send_safely(message: Any) -> None:
             if message["type"] == "http.response.start":
-                told = {name.encode(): value.encode() for name, value in _SAFE.items()}
-                message["headers"] = [*message.get("headers", []), *told.items()]
+                headers = {name.encode(): value.encode() for name, value in _SAFE.items()}
+                message["headers"] = [*message.get("headers", []), *headers.items()]
             await send(message)
 
         await (self._app if refused is None else refused)(scope, receive, send_safely)

@@ -33,7 +33,7 @@ __all__ = ["ProduceApi", "ProduceDue"]
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
-TELLS_LEADERS = 10
+NAMES_LEADER = 10
 """The first version whose answers name the leader, if it is not the node that was asked."""
 
 MIN_TIMEOUT_MS = 1_000
@@ -159,7 +159,7 @@ class ProduceApi:
                     answer.error = ErrorCode.UNKNOWN_TOPIC_ID
                 elif log is None:
                     answer.error = self.replicas.error_for(name, partition.partition)
-                    if answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= TELLS_LEADERS:
+                    if answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= NAMES_LEADER:
                         answer.current_leader = self.metadata.leader(name, partition.partition)
                         production.leaders.append(answer.current_leader)
                 elif request.acks == ACKS_ALL and self._wants_more_replicas(name):

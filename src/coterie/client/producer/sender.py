@@ -271,7 +271,7 @@ class Sender:
             answers = await self._produce(sent)
         except KafkaError as error:
             self.handle(Unanswered(sent, error))
-            self._tell_retries(sent)
+            self._log_retries(sent)
         except CoterieError as error:  # the cluster was closed under it
             self.handle(Unanswered(sent, KafkaError(str(error), ErrorCode.NETWORK_EXCEPTION)))
         except Exception as error:
@@ -279,9 +279,9 @@ class Sender:
             raise
         else:
             self.handle(Answered(sent, answers))
-            self._tell_retries(sent)
+            self._log_retries(sent)
 
-    def _tell_retries(self, sent: SendBatches) -> None:
+    def _log_retries(self, sent: SendBatches) -> None:
         again = sum(len(batch) for batch in sent.batches if not batch.is_settled and batch.error is not None)
         if again:
             self._measured.retried.record(again, self.clock_ms())

@@ -253,7 +253,7 @@ OPERATIONS: Sequence[Operation] = (
             ("waitRebalance", "POST", "/wait-rebalance", Group.wait_rebalance),
         )
     ),
-    # --- looking
+    # --- inspecting
     Operation("requests", "GET", "/requests", (_broker, KafkaBroker.requests)),
     Operation("story", "GET", "/story", (_broker, KafkaBroker.story)),
     Operation("facts", "GET", "/facts", (_broker, KafkaBroker.facts)),
