@@ -13,8 +13,8 @@ from shutil import get_terminal_size
 import typer
 
 from coterie.cli.diagnosis_sources import (
+    DiagnosisOptions,
     Histories,
-    SourceOptions,
     gather,
     log_lines,
     parse_time,
@@ -50,7 +50,7 @@ def note(text: str) -> None:
     typer.echo(f"coterie: {text}", err=True)
 
 
-def why(options: SourceOptions, output: str, *, simulate: bool) -> None:
+def why(options: DiagnosisOptions, output: str, *, simulate: bool) -> None:
     """Explain the last rebalance of a group."""
     assert options.group is not None
     history = gather(options, note, now_ms())[options.group]
@@ -76,7 +76,7 @@ def _simulated(history: GroupHistory, findings: list[Finding], *, simulate: bool
     return [with_savings(history, one) for one in findings] if simulate else findings
 
 
-def findings(options: SourceOptions, output: str, *, simulate: bool) -> None:
+def findings(options: DiagnosisOptions, output: str, *, simulate: bool) -> None:
     """List what is wrong, the worst first."""
     histories = gather(options, note, now_ms())
     found = [
@@ -104,7 +104,7 @@ def _fitted(rows: Rows, output: str) -> Rows:
     return fitted(shown, max(get_terminal_size().columns, _NARROW), _WORDY)
 
 
-def show_timeline(options: SourceOptions, output: str, rows: int) -> None:
+def show_timeline(options: DiagnosisOptions, output: str, rows: int) -> None:
     """Draw who owned which partition when."""
     assert options.group is not None
     history = gather(options, note, now_ms())[options.group]
@@ -120,7 +120,7 @@ def show_timeline(options: SourceOptions, output: str, rows: int) -> None:
     show(Rows(columns, found), output)
 
 
-def explain(options: SourceOptions, output: str, ledger: Path | None) -> None:
+def explain(options: DiagnosisOptions, output: str, ledger: Path | None) -> None:
     """Read logs of brokers: every rebalance with cause, member and reason; then what is wrong."""
     if ledger is not None:
         _store_lines(options, ledger)
@@ -146,7 +146,7 @@ def explain(options: SourceOptions, output: str, ledger: Path | None) -> None:
             typer.echo(f"\n{one.severity}: {one.name} in {one.group_id}: {one.summary}\n  {one.advice}")
 
 
-def _store_lines(options: SourceOptions, ledger: Path) -> None:
+def _store_lines(options: DiagnosisOptions, ledger: Path) -> None:
     if parse_zone(options.zone) is not parse_zone("UTC"):
         raise CommandError("--ledger stores times as they are in the log: it needs logs in UTC")
     if "-" in options.logs:
@@ -203,7 +203,7 @@ def _loop(watch: ClusterWatch, stop: _Stop, every_s: float, for_s: float | None,
             time.sleep(_POLL_S)
 
 
-def groups_watch(options: SourceOptions, output: str, *, every_s: float, for_s: float | None) -> None:
+def groups_watch(options: DiagnosisOptions, output: str, *, every_s: float, for_s: float | None) -> None:
     """Print each rebalance as it ends, and each finding as it appears."""
     rebalances: set[tuple[str, int, int]] = set()
     findings: set[tuple[str, str, int]] = set()
@@ -255,7 +255,7 @@ def _print(output: str, about: Mapping[str, object], text: str) -> None:
         typer.echo(f"{when(now_ms())}  {text}")
 
 
-def watch(options: SourceOptions, ledger: Path, *, every_s: float, for_s: float | None, keep_days: float) -> None:
+def watch(options: DiagnosisOptions, ledger: Path, *, every_s: float, for_s: float | None, keep_days: float) -> None:
     """Read a cluster into a ledger until a signal."""
     with _stoppable() as stop, LedgerFile(ledger, create=True) as file, watching(options, file) as cluster:
         begun = bool(file.positions())

@@ -49,7 +49,7 @@ def _field(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault(PlanStep):
+class FaultStep(PlanStep):
     for_ms: int = 0
 
 

@@ -617,9 +617,9 @@ class FaultBuilder:
         Returns:
             The fault; it begins with its `with` block, or with `begin`.
         """
-        from coterie.testing.happenings import MoveCoordinator
+        from coterie.testing.happenings import MoveCoordinatorOnRequest
 
-        return MoveCoordinator(node, self._broker, self._filter, nth=self._nth, times=times)
+        return MoveCoordinatorOnRequest(node, self._broker, self._filter, nth=self._nth, times=times)
 
     def expire_member(self, *, times: int | None = None) -> RequestFault:
         """Let the session of the member expire, as `clock.silence` does, and then look at the request as usual.

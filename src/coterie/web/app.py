@@ -48,7 +48,7 @@ _SAFE = {
 }
 
 
-class Changes:
+class ChangeFeed:
     """Tells every open page which groups have changed. A slow reader gets the names together, later."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class WebApp:
         self._sampler = sampler
         self._on_problem = on_problem
         self._on_findings = on_findings
-        self._changes = Changes()
+        self._changes = ChangeFeed()
         self._metrics = _metrics_of(groups, compatible)
 
     def guarded(self, token: str = "", host: str = "127.0.0.1") -> ASGIApp:

@@ -53,7 +53,7 @@ from coterie.client.producer.record_accumulator import RecordAccumulator
 from coterie.client.producer.record_appender import AccumulatorSettings
 from coterie.client.producer.transaction_driver import TransactionDriver
 from coterie.client.producer.transaction_events import PartitionsWanted, ProduceFailed
-from coterie.client.producer.transaction_manager import TransactionManager, TransactionSettings
+from coterie.client.producer.transaction_manager import TransactionBackoff, TransactionManager
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, TransactionAbortedError
 from coterie.protocol.apis import init_producer_id, produce
@@ -111,7 +111,7 @@ class Sender:
         """Partitions whose records are sent again, which was logged."""
         self.transactions: TransactionDriver | None = None
         if settings.transactional_id is not None:
-            waits = TransactionSettings(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+            waits = TransactionBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
             manager = TransactionManager(settings.transactional_id, waits, runtime.rng.random)
             self.transactions = TransactionDriver(manager, self, self._cluster)
 

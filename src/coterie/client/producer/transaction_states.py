@@ -75,7 +75,7 @@ def enter(manager: TransactionManager, state: TransactionState) -> None:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-class Call(StrEnum):
+class TransactionCall(StrEnum):
     """The methods of a transactional producer."""
 
     INIT = "init_transactions()"
@@ -86,13 +86,13 @@ class Call(StrEnum):
     ABORT = "abort_transaction()"
 
 
-ALLOWED: Mapping[Call, frozenset[TransactionState]] = {
-    Call.INIT: frozenset({UNINITIALIZED}),
-    Call.BEGIN: frozenset({READY}),
-    Call.SEND: frozenset({IN_TRANSACTION}),
-    Call.SEND_OFFSETS: frozenset({IN_TRANSACTION}),
-    Call.COMMIT: frozenset({IN_TRANSACTION}),
-    Call.ABORT: frozenset({IN_TRANSACTION, ABORTABLE_ERROR}),
+ALLOWED: Mapping[TransactionCall, frozenset[TransactionState]] = {
+    TransactionCall.INIT: frozenset({UNINITIALIZED}),
+    TransactionCall.BEGIN: frozenset({READY}),
+    TransactionCall.SEND: frozenset({IN_TRANSACTION}),
+    TransactionCall.SEND_OFFSETS: frozenset({IN_TRANSACTION}),
+    TransactionCall.COMMIT: frozenset({IN_TRANSACTION}),
+    TransactionCall.ABORT: frozenset({IN_TRANSACTION, ABORTABLE_ERROR}),
 }
 """The states in which a call is possible. In AbortableError and FatalError all others raise that error."""
 

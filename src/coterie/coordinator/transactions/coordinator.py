@@ -15,13 +15,13 @@ from coterie.coordinator.transactions.events import (
     DescribeTransaction,
     Effects,
     EndTxn,
-    ExpiryCheckDue,
     InitProducerId,
     MarkersDelayed,
     MarkerWritten,
     ProducerIdAnswer,
     RecordWritten,
     TimeoutCheckDue,
+    TransactionalIdExpiryDue,
     TransactionTimedOut,
     VerifyPartitions,
 )
@@ -66,7 +66,7 @@ def partition_of(transactional_id: str, num_partitions: int) -> int:
     return (0 if value == -(1 << 31) else abs(value)) % num_partitions
 
 
-class Replay:
+class TransactionReplay:
     """Loads the transactional ids of a partition from its records, in the order of the log; the last of each counts."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class TransactionCoordinator:
         self.shards: dict[int, dict[str, Transaction]] = {}
         """The transactional ids by partition of `__transaction_state`."""
         self._epochs: dict[int, int] = {}
-        self._loading: dict[int, Replay] = {}
+        self._loading: dict[int, TransactionReplay] = {}
         self._num_partitions = settings.transaction_state_log_num_partitions
 
     # --- partitions ---------------------------------------------------------------------------------------------------
@@ -110,11 +110,11 @@ class TransactionCoordinator:
     def is_loading_any(self) -> bool:
         return bool(self._loading)
 
-    def gain(self, partition: int) -> Replay:
+    def gain(self, partition: int) -> TransactionReplay:
         """Take over a partition. Its ids answer only when its log has been read into the returned replay."""
-        return self._loading.setdefault(partition, Replay())
+        return self._loading.setdefault(partition, TransactionReplay())
 
-    def is_loading(self, partition: int, replay: Replay | None = None) -> bool:
+    def is_loading(self, partition: int, replay: TransactionReplay | None = None) -> bool:
         found = self._loading.get(partition)
         return found is not None and (replay is None or found is replay)
 
@@ -147,7 +147,7 @@ class TransactionCoordinator:
         if isinstance(event, TimeoutCheckDue):
             late = lifecycle.late_transactions(self.transactions(), now_ms)
             return [effect for one in late for effect in self.handle(one, now_ms)]
-        if isinstance(event, ExpiryCheckDue):
+        if isinstance(event, TransactionalIdExpiryDue):
             return self._expire(now_ms)
         kind, transactional_id = type(event), event.transactional_id
         partition = self.partition_of(transactional_id)
