@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.broker.broker_effects import Effects
 from coterie.errors import CoterieError, MalformedError
-from coterie.testing.faults import Filter, RequestFault
+from coterie.testing.request_faults import Filter, RequestFault
 from coterie.testing.requests import Request
 
 if TYPE_CHECKING:
