@@ -18,7 +18,7 @@ _FLIP = bytes([1, *bytes(255)])  # 0 becomes 1, everything else 0
 
 
 @dataclass(slots=True)
-class MemberData:
+class StickyMemberData:
     """What a member says that it owns, and since which generation: `MemberData` of Kafka's sticky assignors."""
 
     owned: Owned
@@ -27,8 +27,8 @@ class MemberData:
     """True if it is known that no id is negative."""
 
 
-class CurrentAssignment:
-    """Holds what each member owns, by its position, and which partitions are unassigned."""
+class PreviousAssignment:
+    """Holds what each member owns before the rebalance, by its position, and which partitions are unassigned."""
 
     def __init__(self, owned: list[Owned], sizes: Mapping[str, int]) -> None:
         self.owned = owned
@@ -38,9 +38,9 @@ class CurrentAssignment:
         self.claimed: dict[str, bytes] = {}
         """The same for all that members have sent: a member that says it owns a partition may still be reading it."""
 
-    def copy(self) -> CurrentAssignment:
+    def copy(self) -> PreviousAssignment:
         """Return a copy: what is released in it is not released here."""
-        twin = CurrentAssignment(self.owned, self.sizes)
+        twin = PreviousAssignment(self.owned, self.sizes)
         twin.taken = {topic: bytearray(taken) for topic, taken in self.taken.items()}
         twin.claimed = self.claimed
         return twin
@@ -56,8 +56,8 @@ class CurrentAssignment:
 
 
 def settle(
-    data: Sequence[MemberData], subscribed: Sequence[AbstractSet[str]], sizes: Mapping[str, int]
-) -> CurrentAssignment:
+    data: Sequence[StickyMemberData], subscribed: Sequence[AbstractSet[str]], sizes: Mapping[str, int]
+) -> PreviousAssignment:
     """Return what each member owns; `data` and `subscribed` are by position of the member.
 
     All subscribed topics have a size.
@@ -73,19 +73,19 @@ def settle(
         for topic, ids in mine.items():
             runs[topic].append(ids)
         owned.append(mine)
-    current = CurrentAssignment(owned, sizes)
+    previous = PreviousAssignment(owned, sizes)
     natural = all(one.natural or not one.owned for one in data)
     for topic, claimed in runs.items():
         if claimed:
             taken = _mark(claimed, sizes[topic], natural=natural)
             if taken is None:
-                taken = _resolve(current, topic, data)
+                taken = _resolve(previous, topic, data)
             else:
-                current.claimed[topic] = bytes(taken)
-            current.taken[topic] = taken
+                previous.claimed[topic] = bytes(taken)
+            previous.taken[topic] = taken
     for topic, ids in strangers:
-        current.claimed[topic] = _also(current.claimed.get(topic), ids, sizes[topic])
-    return current
+        previous.claimed[topic] = _also(previous.claimed.get(topic), ids, sizes[topic])
+    return previous
 
 
 def _mark(runs: list[Sequence[int]], size: int, *, natural: bool) -> bytearray | None:
@@ -114,14 +114,14 @@ def _zeros(taken: bytearray) -> list[int]:
     return ids
 
 
-def _resolve(current: CurrentAssignment, topic: str, data: Sequence[MemberData]) -> bytearray:
-    size = current.sizes[topic]
-    positions = [position for position, owned in enumerate(current.owned) if topic in owned]
+def _resolve(previous: PreviousAssignment, topic: str, data: Sequence[StickyMemberData]) -> bytearray:
+    size = previous.sizes[topic]
+    positions = [position for position, owned in enumerate(previous.owned) if topic in owned]
     winner: dict[int, int] = {}  # partition to position, -1 while it has no owner
     best: dict[int, int] = {}  # partition to the highest generation of those that own it
     for position in positions:
         generation = data[position].generation
-        for partition in dict.fromkeys(current.owned[position][topic]):
+        for partition in dict.fromkeys(previous.owned[position][topic]):
             if not 0 <= partition < size:
                 continue
             if partition not in best or generation > best[partition]:
@@ -133,13 +133,13 @@ def _resolve(current: CurrentAssignment, topic: str, data: Sequence[MemberData])
         claimed[partition] = 1
         taken[partition] = position >= 0
     for position in positions:
-        ids = current.owned[position][topic]
+        ids = previous.owned[position][topic]
         kept = [partition for partition in dict.fromkeys(ids) if winner.get(partition) == position]
         if len(kept) < len(ids):
-            current.owned[position] = {**current.owned[position], topic: kept}
+            previous.owned[position] = {**previous.owned[position], topic: kept}
             if not kept:
-                current.owned[position] = {t: i for t, i in current.owned[position].items() if t != topic}
-    current.claimed[topic] = bytes(claimed)
+                previous.owned[position] = {t: i for t, i in previous.owned[position].items() if t != topic}
+    previous.claimed[topic] = bytes(claimed)
     return taken
 
 

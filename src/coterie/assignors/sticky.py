@@ -21,7 +21,7 @@ from struct import Struct, error
 from coterie.assignors.equal_subscriptions import assign_equal, assign_equal_with_racks
 from coterie.assignors.java_order import by_id, java_sorted
 from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic, racks_differ, racks_matter, topic_racks
-from coterie.assignors.owned_partitions import CurrentAssignment, MemberData, settle
+from coterie.assignors.owned_partitions import PreviousAssignment, StickyMemberData, settle
 from coterie.assignors.unequal_subscriptions import assign_unequal
 from coterie.protocol.messages import NO_GENERATION
 
@@ -97,10 +97,12 @@ class OwnedReader:
 
 
 def read_owned(data: bytes) -> tuple[dict[str, Sequence[int]], int]:
+    """Read the user data of `sticky`: what the member owned, and in which generation."""
     return OwnedReader().read(data)
 
 
 def write_owned(owned: Owned, generation: int) -> bytes:
+    """Write the user data of `sticky`, version 1."""
     parts = [_INT32.pack(len(owned))]
     for topic, ids in owned.items():
         name = topic.encode()
@@ -113,14 +115,18 @@ def write_owned(owned: Owned, generation: int) -> bytes:
 
 
 def read_generation(data: bytes | None) -> int:
+    """Read the user data of `cooperative-sticky`, which is the generation."""
     return _INT32.unpack_from(data)[0] if data is not None and len(data) >= 4 else NO_GENERATION
 
 
 def write_generation(generation: int) -> bytes:
+    """Write the user data of `cooperative-sticky`."""
     return _INT32.pack(generation)
 
 
 class Sticky(Assignor):
+    """Balances partitions, and lets each member keep as many of its partitions as the balance allows."""
+
     name = "sticky"
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
@@ -134,34 +140,34 @@ class Sticky(Assignor):
         return write_owned(owned, generation) if owned or generation != NO_GENERATION else None
 
 
-def _member_data(member: Member, reader: OwnedReader) -> MemberData:
+def _member_data(member: Member, reader: OwnedReader) -> StickyMemberData:
     """Return what a member owned: from its user data, or else from `owned` and `generation`."""
     if member.user_data:
-        return MemberData(*reader.read(member.user_data), natural=True)
-    return MemberData(member.owned, NO_GENERATION if member.generation is None else member.generation)
+        return StickyMemberData(*reader.read(member.user_data), natural=True)
+    return StickyMemberData(member.owned, NO_GENERATION if member.generation is None else member.generation)
 
 
 def stick(
-    members: Sequence[Member], data: Sequence[MemberData], topics: Mapping[str, Topic], *, still: bool = False
-) -> tuple[list[Owned], CurrentAssignment]:
+    members: Sequence[Member], data: Sequence[StickyMemberData], topics: Mapping[str, Topic], *, still: bool = False
+) -> tuple[list[Owned], PreviousAssignment]:
     """Assign to members in order of id; return shares by position, and what each owned before.
 
     `still`: see `assign_equal_with_racks`.
     """
     subscribed = _subscriptions(members, topics)
     names = java_sorted(_subscribed_by_anyone(subscribed, topics))
-    current = settle(data, subscribed, {name: topics[name].partitions for name in names})
+    previous = settle(data, subscribed, {name: topics[name].partitions for name in names})
     ids = [member.id for member in members]
     racks = [member.rack for member in members]
     near = topic_racks(topics, names) if any(racks) else {}
     if not names:
-        return [{} for _ in members], current
+        return [{} for _ in members], previous
     if any(topics_of is not subscribed[0] for topics_of in subscribed):
         differ = racks_differ(racks, near.values())
-        return assign_unequal(names, subscribed, current, racks, near if differ else None), current
+        return assign_unequal(names, subscribed, previous, racks, near if differ else None), previous
     if racks_matter(racks, near.values()):
-        return assign_equal_with_racks(ids, names, current, racks, near, still=still), current
-    return assign_equal(ids, names, current), current
+        return assign_equal_with_racks(ids, names, previous, racks, near, still=still), previous
+    return assign_equal(ids, names, previous), previous
 
 
 def _subscribed_by_anyone(subscribed: Sequence[frozenset[str]], topics: Mapping[str, Topic]) -> set[str]:
@@ -202,10 +208,10 @@ class CooperativeSticky(Assignor):
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         ordered = by_id(members)
-        data = [MemberData(member.owned, _generation(member)) for member in ordered]
-        result, current = stick(ordered, data, topics, still=True)
+        data = [StickyMemberData(member.owned, _generation(member)) for member in ordered]
+        result, previous = stick(ordered, data, topics, still=True)
         return {
-            member.id: _without_owned_by_others(shares, position, current)
+            member.id: _without_owned_by_others(shares, position, previous)
             for position, (member, shares) in enumerate(zip(ordered, result, strict=True))
         }
 
@@ -218,13 +224,13 @@ def _generation(member: Member) -> int:
     return read_generation(member.user_data) if member.generation is None else member.generation
 
 
-def _without_owned_by_others(shares: Owned, position: int, current: CurrentAssignment) -> dict[str, Sequence[int]]:
-    owned = current.owned[position]
+def _without_owned_by_others(shares: Owned, position: int, previous: PreviousAssignment) -> dict[str, Sequence[int]]:
+    owned = previous.owned[position]
     if shares is owned:
         return dict(owned)
     given: dict[str, Sequence[int]] = {}
     for topic, ids in shares.items():
-        claimed, mine = current.claimed.get(topic), owned.get(topic, ())
+        claimed, mine = previous.claimed.get(topic), owned.get(topic, ())
         if claimed is None or ids is mine:
             given[topic] = ids
         elif now := [partition for partition in ids if not claimed[partition] or partition in mine]:
