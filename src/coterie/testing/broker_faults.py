@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Never
 
 from coterie.errors import CoterieError
 from coterie.testing.faults import Fault
-from coterie.testing.request_faults import FILTERS, STATES, CutOff, FaultBuilder, Filter, RequestFault
+from coterie.testing.request_faults import FILTERS, STATES, ClientCutOff, FaultBuilder, Filter, RequestFault
 from coterie.testing.requests import api_named, nearest
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Faults:
         Returns:
             The fault; it begins with its `with` block, or with `begin`.
         """
-        return CutOff(self._broker, client_id)
+        return ClientCutOff(self._broker, client_id)
 
     def disk_full(self) -> Fault:
         """Let no file be written.

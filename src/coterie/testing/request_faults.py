@@ -106,6 +106,7 @@ class RequestFault(Fault):
 
     @property
     def count(self) -> int:
+        """Return how many requests it has hit."""
         return len(self.hits)
 
     async def _begin_on(self, server: ControlledServer) -> None:
@@ -116,6 +117,7 @@ class RequestFault(Fault):
         server.controls.rules.remove(self)
 
     def refusal(self, request: Request) -> str:
+        """Return why the fault does not fire for a request; "" if it does."""
         why = self._filter.refusal(request)
         if not why:
             self._matched += 1
@@ -128,6 +130,7 @@ class RequestFault(Fault):
         return why
 
     def fire(self, server: ControlledServer, exchange: Exchange, now_ms: int) -> Effects | None:
+        """Let the fault hit a request. Returns the effects in place of its handling; None: it is handled as usual."""
         self.hits.append(exchange.request)
         exchange.request.fault = self._label
         effects = self._fire(server, exchange, now_ms)
@@ -138,6 +141,7 @@ class RequestFault(Fault):
     def _fire(self, server: ControlledServer, exchange: Exchange, now_ms: int) -> Effects | None: ...
 
     def answering(self, server: ControlledServer, exchange: Exchange, data: bytes) -> bytes | None:  # noqa: ARG002
+        """Return the frame to send in place of an answer; None: the connection is closed instead."""
         return data
 
     def _why_not(self, _server: ControlledServer) -> str:
@@ -239,7 +243,7 @@ class _Throttle(_Lose):
         return _frame(data[:head], with_throttle_time(api_named(request.api), request.version, data[head:], self._ms))
 
 
-class CutOff(RequestFault):
+class ClientCutOff(RequestFault):
     """No request of a client is answered, and its connections are closed."""
 
     def __init__(self, broker: KafkaBroker, client_id: str) -> None:
@@ -249,6 +253,7 @@ class CutOff(RequestFault):
 
     @property
     def count(self) -> int:
+        """Return how many requests it has hit, and how many connections it has closed."""
         return len(self.hits) + self._closed
 
     async def _begin_on(self, server: ControlledServer) -> None:
