@@ -32,6 +32,8 @@ _SETTLED = {"Stable": str(RebalanceOutcome.STABLE), "Empty": str(RebalanceOutcom
 
 @dataclass(frozen=True, slots=True)
 class SampledMember:
+    """A member of a group as DescribeGroups or ConsumerGroupDescribe shows it."""
+
     member_id: str
     client_id: str
     host: str

@@ -19,6 +19,8 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, kw_only=True)
 class PlanStep(ABC):
+    """Something that happens in a simulated run, at a time."""
+
     at_ms: int
 
     @abstractmethod
@@ -50,6 +52,8 @@ def _field(name: str, value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FaultStep(PlanStep):
+    """A fault, which is in force for some time."""
+
     for_ms: int = 0
 
 

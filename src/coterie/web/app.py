@@ -49,21 +49,24 @@ _SAFE = {
 
 
 class ChangeFeed:
-    """Tells every open page which groups have changed. A slow reader gets the names together, later."""
+    """Sends the names of changed groups to every open page. A slow reader gets the names together, later."""
 
     def __init__(self) -> None:
         self._listeners: dict[asyncio.Event, set[str]] = {}
 
     def publish(self, changed: set[str]) -> None:
+        """Add the names of changed groups to what each open page gets next."""
         for event, names in self._listeners.items():
             names.update(changed)
             event.set()
 
     @property
     def is_full(self) -> bool:
+        """Return whether as many pages are open as may be."""
         return len(self._listeners) >= MOST_LISTENERS
 
     async def listen(self) -> AsyncIterator[str]:
+        """Yield server-sent events for one page, until it is closed."""
         event = asyncio.Event()
         names = self._listeners[event] = set()
         try:

@@ -86,11 +86,15 @@ _UNKNOWN_FATE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_
 
 @dataclass(frozen=True, slots=True)
 class TransactionBackoff:
+    """How long a transactional producer waits before it repeats a request."""
+
     retry_backoff_ms: int = _DEFAULTS.retry_backoff_ms
     retry_backoff_max_ms: int = _DEFAULTS.retry_backoff_max_ms
 
 
 class TransactionManager:
+    """Decides which request of a transaction is due, and what an error means for the transaction."""
+
     def __init__(self, transactional_id: str, settings: TransactionBackoff, chance: Callable[[], float]) -> None:
         """`chance` returns a random number from 0 to 1."""
         self.transactional_id = transactional_id
@@ -150,6 +154,7 @@ class TransactionManager:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Handle an event, and return the effects that the driver has to perform."""
         effects: list[Effect] = []
         match event:
             case InitAsked(token):

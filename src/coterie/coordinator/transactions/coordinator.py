@@ -75,6 +75,7 @@ class TransactionReplay:
         """The number of records that cannot be read, or are of a newer kind."""
 
     def record(self, key: bytes, value: bytes | None) -> None:
+        """Take the next record of the log."""
         try:
             record = read_transaction_record(key, value)
         except MalformedError:
@@ -88,6 +89,8 @@ class TransactionReplay:
 
 
 class TransactionCoordinator:
+    """The transactional ids whose partitions of `__transaction_state` a node leads, without I/O."""
+
     def __init__(self, settings: TransactionSettings, wall: WallClock) -> None:
         self.settings = settings
         self.wall = wall
@@ -100,6 +103,7 @@ class TransactionCoordinator:
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def partition_of(self, transactional_id: str) -> int:
+        """Return the partition of `__transaction_state` that has a transactional id."""
         return partition_of(transactional_id, self._num_partitions)
 
     def count_partitions(self, num_partitions: int) -> None:
@@ -108,6 +112,7 @@ class TransactionCoordinator:
 
     @property
     def is_loading_any(self) -> bool:
+        """Return whether some partition is being loaded."""
         return bool(self._loading)
 
     def gain(self, partition: int) -> TransactionReplay:
@@ -115,6 +120,7 @@ class TransactionCoordinator:
         return self._loading.setdefault(partition, TransactionReplay())
 
     def is_loading(self, partition: int, replay: TransactionReplay | None = None) -> bool:
+        """Return whether a partition is being loaded; if a replay is given, by that one."""
         found = self._loading.get(partition)
         return found is not None and (replay is None or found is replay)
 
@@ -144,6 +150,7 @@ class TransactionCoordinator:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Any, now_ms: int) -> Effects:
+        """Handle an event, and return the effects that the driver has to perform."""
         if isinstance(event, TimeoutCheckDue):
             late = lifecycle.late_transactions(self.transactions(), now_ms)
             return [effect for one in late for effect in self.handle(one, now_ms)]

@@ -10,6 +10,7 @@ from coterie.errors import ErrorCode
 
 
 def add_partitions(transaction: Transaction, request: AddPartitions, now_ms: int) -> Effects:
+    """Add partitions to a transaction, which begins with the first of them."""
     error = ErrorCode.CONCURRENT_TRANSACTIONS if transaction.pending is not None else _judge(transaction, request)
     what = error or ON_ADD[transaction.state]
     if isinstance(what, ErrorCode):
