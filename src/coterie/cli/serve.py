@@ -185,7 +185,7 @@ async def _serve(
         own = settings.of_listener(endpoint, "OAUTHBEARER")
         if endpoint.has_sasl and "OAUTHBEARER" in own.sasl_enabled_mechanisms and not own.has_signed_tokens:
             facts.note(
-                f"listener {endpoint.name} accepts unsecured OAUTHBEARER tokens, which anybody can make: use it for "
+                f"listener {endpoint.name} accepts unsecured OAUTHBEARER tokens, which everybody can make: use it for "
                 "tests only, or give sasl.oauthbearer.jwks.endpoint.url",
                 level="warn",
             )
