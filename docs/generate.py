@@ -129,7 +129,7 @@ def states() -> str:
         "",
         "| word | meaning |",
         "|---|---|",
-        *(f"| {_transaction_cell(what)} | {what.value} |" for what in transaction_states.Do),
+        *(f"| {_transaction_cell(what)} | {what.value} |" for what in transaction_states.TransactionAction),
     ]
     return "\n".join(lines) + "\n"
 
@@ -340,7 +340,8 @@ def _transaction_states() -> str:
         "| state | the producer | calls | next states |",
         "|---|---|---|---|",
         *(
-            f"| {state} | {doing} | {_names(call for call in tables.Call if state in tables.ALLOWED[call]) or '-'} "
+            f"| {state} | {doing} "
+            f"| {_names(call for call in tables.TransactionCall if state in tables.ALLOWED[call]) or '-'} "
             f"| {', '.join(one for one in states_ if one in tables.NEXT[state]) or '-'} |"
             for state, doing in tables.DOING.items()
         ),

@@ -196,7 +196,7 @@ class MemberReplaced(Fact):
 class InstanceIdFenced(Fact):
     """A request was refused because another member has the same group.instance.id.
 
-    It is told once for each refused member and each member that has the instance id, however often the request is
+    It is emitted once for each refused member and each member that has the instance id, however often the request is
     repeated. A member that was killed and started again is refused as well, as long as the broker waits for the session
     of the killed one (KIP-848); only if both live they are two processes with one instance id.
     """

@@ -24,7 +24,7 @@ from coterie.client.producer.transaction_events import (
     ProduceFailed,
     SendOffsetsAsked,
 )
-from coterie.client.producer.transaction_manager import TransactionManager, TransactionSettings
+from coterie.client.producer.transaction_manager import TransactionBackoff, TransactionManager
 from coterie.client.producer.transaction_states import (
     ALLOWED,
     DOING,
@@ -32,9 +32,9 @@ from coterie.client.producer.transaction_states import (
     ON_ERROR,
     UNLISTED,
     WHAT_TO_DO,
-    Call,
     ErrorClass,
     TransactionApi,
+    TransactionCall,
     TransactionState,
     error_class,
 )
@@ -66,7 +66,7 @@ class Driven:
     """A manager with a driver that answers what a test says; flushes end at once, unless they are held."""
 
     def __init__(self, level: int = 2) -> None:
-        self.manager = TransactionManager("x", TransactionSettings(100, 1000), lambda: 0.5)
+        self.manager = TransactionManager("x", TransactionBackoff(100, 1000), lambda: 0.5)
         self.level = level
         self.now_ms = 1_000
         self.asked: list[events.Ask] = []
@@ -85,7 +85,7 @@ class Driven:
                     assert not self.asked, "one request at a time"
                     self.asked.append(effect)
                     self.sent.append(request)
-                case events.Ended(token, error):
+                case events.CallEnded(token, error):
                     assert token not in self.ended
                     self.ended[token] = error
                 case events.WakeAt(at_ms):
@@ -353,7 +353,13 @@ def test_a_failed_delivery_can_only_be_aborted(ready: Driven, level: int) -> Non
     begun(ready)
     ready(ProduceFailed(KafkaError.of(ErrorCode.MESSAGE_TOO_LARGE, "too large"), was_sent=True))
     assert ready.state is S.ABORTABLE_ERROR
-    for call in (Call.SEND, Call.SEND_OFFSETS, Call.COMMIT, Call.BEGIN, Call.INIT):
+    for call in (
+        TransactionCall.SEND,
+        TransactionCall.SEND_OFFSETS,
+        TransactionCall.COMMIT,
+        TransactionCall.BEGIN,
+        TransactionCall.INIT,
+    ):
         with pytest.raises(TransactionAbortableError, match=r"too large.*Abort the transaction"):
             ready.manager.check(call)
     token = ready.abort()
@@ -428,7 +434,7 @@ def test_what_ends_the_producer_ends_every_call(ready: Driven, code: ErrorCode, 
     error = ready.ended[token]
     assert isinstance(error, kind) and code.name in str(error)
     assert isinstance(ready.others[-1], events.FailProducer) and ready.state is S.FATAL_ERROR
-    for call in Call:
+    for call in TransactionCall:
         with pytest.raises(kind):
             ready.manager.check(call)
     with pytest.raises(kind):
@@ -485,10 +491,10 @@ def test_a_cluster_that_is_upgraded_changes_the_way_between_transactions(explici
 # --- the tables -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", Call)
+@pytest.mark.parametrize("call", TransactionCall)
 @pytest.mark.parametrize("state", [state for state in S if state not in {S.ABORTABLE_ERROR, S.FATAL_ERROR}])
-def test_a_call_that_is_not_possible_says_what_to_do(call: Call, state: TransactionState) -> None:
-    manager = TransactionManager("x", TransactionSettings(), lambda: 0.5)
+def test_a_call_that_is_not_possible_says_what_to_do(call: TransactionCall, state: TransactionState) -> None:
+    manager = TransactionManager("x", TransactionBackoff(), lambda: 0.5)
     manager.state = state
     if state in ALLOWED[call]:
         manager.check(call)

@@ -21,7 +21,7 @@ from coterie.client.producer import accumulator_events as batches
 from coterie.client.producer import transaction_events as events
 from coterie.client.producer.partition_queue import NO_PRODUCER, Batch, ProducerIdAndEpoch
 from coterie.client.producer.record_accumulator import RecordAccumulator
-from coterie.client.producer.transaction_manager import TransactionManager, TransactionSettings
+from coterie.client.producer.transaction_manager import TransactionBackoff, TransactionManager
 from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError
 from coterie.protocol.batch import NO_SEQUENCE, parse_header
@@ -241,7 +241,7 @@ class TransactionWorld:
         self.is_calm = is_calm
         self.random = random
         self.now_ms = 1_000_000
-        self.manager = TransactionManager("x", TransactionSettings(10, 100), random.random)
+        self.manager = TransactionManager("x", TransactionBackoff(10, 100), random.random)
         settings = rules(
             is_transactional=True, linger_ms=3, retry_backoff_ms=10, delivery_timeout_ms=LONG_MS if is_calm else 3_000
         )
@@ -299,7 +299,7 @@ class TransactionWorld:
                     self.tell(batches.TransactionAborting(self._flush(number), error))
                 case events.FailProducer(error):
                     self.tell(batches.GaveUp(error))
-                case events.Ended(token, error):
+                case events.CallEnded(token, error):
                     assert token not in self.ended
                     self.ended[token] = error
 

@@ -10,7 +10,7 @@ import pytest
 
 from coterie.diagnosis import GroupSample, PartitionLag
 from coterie.diagnosis.ledger_file import FILE, LedgerFile, RecordRow
-from coterie.diagnosis.samples import DescribedMember
+from coterie.diagnosis.samples import SampledMember
 from coterie.errors import CoterieError
 from coterie.facts import Cause, MemberJoined, RebalanceStarted
 from coterie.ledger import write_fact
@@ -61,7 +61,7 @@ def test_facts_samples_and_lines_are_merged_into_the_history(tmp_path: Path) -> 
     sample = GroupSample(6_000, "Stable", 3, ("m",), "h:1 (1)", (PartitionLag("t", 0, 5, None, "m"),))
     with LedgerFile(tmp_path, create=True) as ledger:
         ledger.add_records([], [(at, one.at_ms, "g", write_fact(one)) for at, one in enumerate((joined, start))], {})
-        ledger.add_samples([("g", "consumer", sample)], [("g", DescribedMember("m", "app", "/h", None, ("t",)))])
+        ledger.add_samples([("g", "consumer", sample)], [("g", SampledMember("m", "app", "/h", None, ("t",)))])
         ledger.add_lines(
             [("server.log:1 (x)", 1, "[1970-01-01 00:00:09,000] INFO Group g with generation 2 is now empty")]
         )

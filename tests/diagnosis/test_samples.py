@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coterie.diagnosis import Bound, Departure, Grade, GroupSample, Happening, PartitionLag
 from coterie.diagnosis.detectors import findings_of
-from coterie.diagnosis.samples import NO_NUMBER, DescribedMember, history_of_samples
+from coterie.diagnosis.samples import NO_NUMBER, SampledMember, history_of_samples
 from coterie.facts import CONSUMER, Cause
 
-ABOUT = {one: DescribedMember(one, f"client-{one}", "/h", None, ("t",)) for one in "abc"}
+ABOUT = {one: SampledMember(one, f"client-{one}", "/h", None, ("t",)) for one in "abc"}
 
 
 def sample(

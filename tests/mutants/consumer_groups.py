@@ -78,7 +78,7 @@ CONSUMER_GROUPS = [
     Mutant("K16", "the assignor that fewest name wins", _OF + "target.py", "most = max(votes.values())", "most = min(votes.values())", tests=_GROUP),
     Mutant("K17", "range is uniform", _OF + "target.py", "return Range().assign(members, topics)", "return uniform(members, topics)", tests=_GROUP),
     Mutant("K17", "static members are not the first", _OF + "target.py", "topics, member.metadata.instance_id, member", "topics, None, member", tests=_GROUP),
-    Mutant("K18", "uniform is not sticky", _OF + "target.py", "Claim(member.owned, 0, natural=True)", "Claim({}, 0, natural=True)", tests=_GROUP),
+    Mutant("K18", "uniform is not sticky", _OF + "target.py", "StickyMemberData(member.owned, 0, natural=True)", "StickyMemberData({}, 0, natural=True)", tests=_GROUP),
     Mutant("K19", "an older epoch commits what came later", _OF + "group.py", "if since is None or since > request.generation_id:", "if since is None:", tests=_GROUP),
     Mutant("K19", "an older epoch commits what is not its own", _OF + "group.py", "if since is None or since > request.generation_id:",
            "if since is not None and since > request.generation_id:", tests=_GROUP),

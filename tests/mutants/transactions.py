@@ -81,7 +81,7 @@ TRANSACTIONS = [
         "TT1",
         "the timeout is renewed by each partition",
         "coordinator/transactions/partitions.py",
-        "    if what is Do.BEGIN:\n        transaction.deadline_ms",
+        "    if begins:\n        transaction.deadline_ms",
         "    if True:\n        transaction.deadline_ms",
         tests=RULES,
     ),

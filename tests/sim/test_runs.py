@@ -13,7 +13,7 @@ from coterie.sim.faults import PowerLostAfterRestart
 from coterie.sim.invariants import INVARIANTS
 from coterie.sim.plan import LEAST_FAULTS, WORKLOADS
 from coterie.sim.run import shrink
-from coterie.sim.steps import Fault, GrowTopic
+from coterie.sim.steps import FaultStep, GrowTopic
 from coterie.sim.world import Observer
 from coterie.stories.grid import read
 
@@ -96,7 +96,7 @@ def test_a_plan_is_drawn_whole_and_any_step_can_be_left_out() -> None:
     assert plan == Plan.draw(9, "rolling-deploy", members=3)
     assert plan.members == 3 and plan.without([0]).kept == plan.kept[1:]
     assert len(list(plan.script())) == len(plan.steps)
-    assert any(isinstance(step, Fault) for step in plan.steps)
+    assert any(isinstance(step, FaultStep) for step in plan.steps)
 
 
 def test_seeds_draw_all_workloads_and_a_slow_disk_only_where_it_belongs() -> None:
@@ -115,7 +115,7 @@ def test_a_broker_is_at_times_restarted_while_new_partitions_are_empty_and_never
         if any(isinstance(step, GrowTopic) and 0 <= fault.at_ms - step.at_ms <= 3_000 for step in plan.steps)
     ]
     assert len(aimed) >= 5
-    assert not any(isinstance(step, Fault) for step in Plan.draw(0, "growing-topics", faults=0).steps)
+    assert not any(isinstance(step, FaultStep) for step in Plan.draw(0, "growing-topics", faults=0).steps)
 
 
 def test_without_faults_a_steady_group_has_one_rebalance_for_each_wave_of_members() -> None:

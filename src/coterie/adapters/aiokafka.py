@@ -4,9 +4,9 @@ from coterie.adapters.aiokafka import adapt
 
 AIOKafkaConsumer("orders", group_id="g", partition_assignment_strategy=[adapt("sticky")])
 
-aiokafka gives an assignor only the topics and user data of the other members, and no generation. So claims carry no
-generation (a partition that two members claim counts as unowned, which is safe), and there are no racks. Its consumers
-give up everything before they join, so a cooperative assignor cannot work and is refused.
+aiokafka gives an assignor only the topics and user data of the other members, and no generation. So owned
+partitions have no generation (one that two members say they own counts as unassigned, which is safe), and there are
+no racks. Its consumers give up everything before they join, so a cooperative assignor cannot work and is refused.
 """
 
 from __future__ import annotations

@@ -18,27 +18,27 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from coterie.assignors.claims import Claims
 from coterie.assignors.java_order import hash_order
 from coterie.assignors.model import Owned, RackSet
+from coterie.assignors.owned_partitions import PreviousAssignment
 
 
-def assign_equal(ids: Sequence[str], topics: Sequence[str], claims: Claims) -> list[Owned]:
+def assign_equal(ids: Sequence[str], topics: Sequence[str], previous: PreviousAssignment) -> list[Owned]:
     """Return shares by position; `ids` of members and names of `topics` are sorted."""
-    quota, extras = divmod(sum(claims.sizes[topic] for topic in topics), len(ids))
-    kept = list(claims.owned)
+    quota, extras = divmod(sum(previous.sizes[topic] for topic in topics), len(ids))
+    kept = list(previous.owned)
     loads = [sum(map(len, owned.values())) for owned in kept]
     keeping = who_keeps_one_more(ids, loads, quota, extras)
     for position, load in enumerate(loads):
         excess = load - quota - (position in keeping)
         if excess > 0:
-            kept[position] = _without_the_last(kept[position], excess, claims)
+            kept[position] = _without_the_last(kept[position], excess, previous)
             loads[position] -= excess
     needs = [(position, quota - load) for position, load in enumerate(loads) if load < quota]
     spare = extras - len(keeping)
     one_more = [position for position, load in enumerate(loads) if load == quota] if spare else []
     one_more += [position for position, _ in sorted(needs, key=lambda need: need[1])]  # in the order they are filled
-    _deal(kept, topics, claims, [*_rounds(needs), (one_more[:spare], 1)])
+    _deal(kept, topics, previous, [*_turns_by_need(needs), (one_more[:spare], 1)])
     return kept
 
 
@@ -52,17 +52,17 @@ def who_keeps_one_more(ids: Sequence[str], loads: Sequence[int], quota: int, ext
     return set([position for position in hash_order(ids) if position in rich][:extras])
 
 
-def _without_the_last(owned: Owned, excess: int, claims: Claims) -> Owned:
+def _without_the_last(owned: Owned, excess: int, previous: PreviousAssignment) -> Owned:
     """Release the `excess` highest by (partition, topic): Kafka keeps the start of that list."""
     runs = {topic: sorted(run) for topic, run in owned.items()}
     last = sorted(((partition, topic) for topic, run in runs.items() for partition in run[-excess:]), reverse=True)
     for partition, topic in last[:excess]:
         runs[topic].pop()
-        claims.release(topic, partition)
+        previous.release(topic, partition)
     return {topic: run for topic, run in runs.items() if run}
 
 
-def _rounds(needs: list[tuple[int, int]]) -> list[tuple[list[int], int]]:
+def _turns_by_need(needs: list[tuple[int, int]]) -> list[tuple[list[int], int]]:
     """Return groups of members that get one partition each in turn, and how many turns each group has.
 
     Members that need fewer partitions are only in the first groups.
@@ -74,13 +74,15 @@ def _rounds(needs: list[tuple[int, int]]) -> list[tuple[list[int], int]]:
     return blocks
 
 
-def _deal(kept: list[Owned], topics: Sequence[str], claims: Claims, blocks: list[tuple[list[int], int]]) -> None:
+def _deal(
+    kept: list[Owned], topics: Sequence[str], previous: PreviousAssignment, blocks: list[tuple[list[int], int]]
+) -> None:
     """Hand out the free partitions in order. A block gives each of its members one partition a turn."""
-    free = ((topic, run) for topic in topics if (run := claims.free(topic)))
+    free = ((topic, run) for topic in topics if (run := previous.free(topic)))
     gained: defaultdict[int, dict[str, Sequence[int]]] = defaultdict(dict)
     topic, run, at = "", range(0), 0
-    for slots, rounds in blocks:
-        turn, turns = 0, len(slots) * rounds
+    for slots, turns_each in blocks:
+        turn, turns = 0, len(slots) * turns_each
         while turn < turns:
             if at == len(run):
                 topic, run, at = *next(free), 0
@@ -102,7 +104,7 @@ def _deal(kept: list[Owned], topics: Sequence[str], claims: Claims, blocks: list
 def assign_equal_with_racks(
     ids: Sequence[str],
     topics: Sequence[str],
-    claims: Claims,
+    previous: PreviousAssignment,
     racks: Sequence[str | None],
     near: Mapping[str, Sequence[RackSet]],
     *,
@@ -113,10 +115,10 @@ def assign_equal_with_racks(
     `still` is for cooperative rebalances: partitions do not move if no member has to give up any and no rack match is
     gained. Kafka moves them, in one rebalance after another, so that a group may need five until it is stable.
     """
-    moving = _Deal(ids, topics, claims.copy(), racks, near)
+    moving = _Deal(ids, topics, previous.copy(), racks, near)
     moving.deal()
     if still and moving.moves():
-        keeping = _Deal(ids, topics, claims.copy(), racks, near, keep_far=True)
+        keeping = _Deal(ids, topics, previous.copy(), racks, near, keep_far=True)
         keeping.deal()
         if not keeping.moves() and keeping.matches() >= moving.matches():
             return keeping.result()
@@ -128,15 +130,15 @@ class _Deal:
         self,
         ids: Sequence[str],
         topics: Sequence[str],
-        claims: Claims,
+        previous: PreviousAssignment,
         racks: Sequence[str | None],
         near: Mapping[str, Sequence[RackSet]],
         *,
         keep_far: bool = False,
     ) -> None:
-        self.topics, self.claims, self.racks, self.near = topics, claims, racks, near
+        self.topics, self.previous, self.racks, self.near = topics, previous, racks, near
         self.keep_far = keep_far
-        self.quota, extras = divmod(sum(claims.sizes[topic] for topic in topics), len(ids))
+        self.quota, extras = divmod(sum(previous.sizes[topic] for topic in topics), len(ids))
         self.held: list[dict[str, list[int]]] = [self._near_part_of(position) for position in range(len(ids))]
         self.loads = [sum(map(len, held.values())) for held in self.held]
         keeping = who_keeps_one_more(ids, self.loads, self.quota, extras)
@@ -151,13 +153,13 @@ class _Deal:
                     self.at_quota.append(position)
 
     def _near_part_of(self, position: int) -> dict[str, list[int]]:
-        rack, owned = self.racks[position], self.claims.owned[position]
+        rack, owned = self.racks[position], self.previous.owned[position]
         if self.keep_far or not rack:
             return {topic: list(run) for topic, run in owned.items()}
         held = {topic: [p for p in run if rack in self.near[topic][p]] for topic, run in owned.items()}
         for topic, run in owned.items():
             for partition in set(run).difference(held[topic]):
-                self.claims.release(topic, partition)
+                self.previous.release(topic, partition)
         return held
 
     def _cut(self, position: int, excess: int) -> None:
@@ -166,7 +168,7 @@ class _Deal:
         ordered = sorted((partition, topic) for topic, run in self.held[position].items() for partition in run)
         for partition, topic in ordered[-excess:]:
             self.held[position][topic].remove(partition)
-            self.claims.release(topic, partition)
+            self.previous.release(topic, partition)
         self.loads[position] -= excess
 
     def deal(self) -> None:
@@ -179,7 +181,7 @@ class _Deal:
         """Return how many partitions have another owner now."""
         return sum(
             len(set(run).difference(held.get(topic, ())))
-            for owned, held in zip(self.claims.owned, self.held, strict=True)
+            for owned, held in zip(self.previous.owned, self.held, strict=True)
             for topic, run in owned.items()
         )
 
@@ -195,7 +197,7 @@ class _Deal:
     def _free(self) -> list[tuple[str, int]]:
         """Return free partitions by the number of members in their racks, then topic, then partition."""
         population = Counter(rack for rack in self.racks if rack)
-        free = [(topic, partition) for topic in self.topics for partition in self.claims.free(topic)]
+        free = [(topic, partition) for topic in self.topics for partition in self.previous.free(topic)]
         return sorted(free, key=lambda tp: sum(population[rack] for rack in self.near[tp[0]][tp[1]]))
 
     def _to_a_near_member(self, topic: str, partition: int) -> bool:

@@ -18,10 +18,10 @@ from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from struct import Struct, error
 
-from coterie.assignors.claims import Claim, Claims, settle
 from coterie.assignors.equal_subscriptions import assign_equal, assign_equal_with_racks
 from coterie.assignors.java_order import by_id, java_sorted
 from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic, racks_differ, racks_matter, topic_racks
+from coterie.assignors.owned_partitions import PreviousAssignment, StickyMemberData, settle
 from coterie.assignors.unequal_subscriptions import assign_unequal
 from coterie.protocol.messages import NO_GENERATION
 
@@ -97,10 +97,12 @@ class OwnedReader:
 
 
 def read_owned(data: bytes) -> tuple[dict[str, Sequence[int]], int]:
+    """Read the user data of `sticky`: what the member owned, and in which generation."""
     return OwnedReader().read(data)
 
 
 def write_owned(owned: Owned, generation: int) -> bytes:
+    """Write the user data of `sticky`, version 1."""
     parts = [_INT32.pack(len(owned))]
     for topic, ids in owned.items():
         name = topic.encode()
@@ -113,20 +115,24 @@ def write_owned(owned: Owned, generation: int) -> bytes:
 
 
 def read_generation(data: bytes | None) -> int:
+    """Read the user data of `cooperative-sticky`, which is the generation."""
     return _INT32.unpack_from(data)[0] if data is not None and len(data) >= 4 else NO_GENERATION
 
 
 def write_generation(generation: int) -> bytes:
+    """Write the user data of `cooperative-sticky`."""
     return _INT32.pack(generation)
 
 
 class Sticky(Assignor):
+    """Balances partitions, and lets each member keep as many of its partitions as the balance allows."""
+
     name = "sticky"
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         ordered = by_id(members)
         reader = OwnedReader()
-        result, _ = stick(ordered, [_claim(member, reader) for member in ordered], topics)
+        result, _ = stick(ordered, [_member_data(member, reader) for member in ordered], topics)
         return {member.id: dict(shares) for member, shares in zip(ordered, result, strict=True)}
 
     def user_data(self, topics: Collection[str], owned: Owned, generation: int) -> bytes | None:  # noqa: ARG002
@@ -134,34 +140,34 @@ class Sticky(Assignor):
         return write_owned(owned, generation) if owned or generation != NO_GENERATION else None
 
 
-def _claim(member: Member, reader: OwnedReader) -> Claim:
+def _member_data(member: Member, reader: OwnedReader) -> StickyMemberData:
     """Return what a member owned: from its user data, or else from `owned` and `generation`."""
     if member.user_data:
-        return Claim(*reader.read(member.user_data), natural=True)
-    return Claim(member.owned, NO_GENERATION if member.generation is None else member.generation)
+        return StickyMemberData(*reader.read(member.user_data), natural=True)
+    return StickyMemberData(member.owned, NO_GENERATION if member.generation is None else member.generation)
 
 
 def stick(
-    members: Sequence[Member], claims: Sequence[Claim], topics: Mapping[str, Topic], *, still: bool = False
-) -> tuple[list[Owned], Claims]:
+    members: Sequence[Member], data: Sequence[StickyMemberData], topics: Mapping[str, Topic], *, still: bool = False
+) -> tuple[list[Owned], PreviousAssignment]:
     """Assign to members in order of id; return shares by position, and what each owned before.
 
     `still`: see `assign_equal_with_racks`.
     """
     subscribed = _subscriptions(members, topics)
     names = java_sorted(_subscribed_by_anyone(subscribed, topics))
-    settled = settle(claims, subscribed, {name: topics[name].partitions for name in names})
+    previous = settle(data, subscribed, {name: topics[name].partitions for name in names})
     ids = [member.id for member in members]
     racks = [member.rack for member in members]
     near = topic_racks(topics, names) if any(racks) else {}
     if not names:
-        return [{} for _ in members], settled
+        return [{} for _ in members], previous
     if any(topics_of is not subscribed[0] for topics_of in subscribed):
         differ = racks_differ(racks, near.values())
-        return assign_unequal(names, subscribed, settled, racks, near if differ else None), settled
+        return assign_unequal(names, subscribed, previous, racks, near if differ else None), previous
     if racks_matter(racks, near.values()):
-        return assign_equal_with_racks(ids, names, settled, racks, near, still=still), settled
-    return assign_equal(ids, names, settled), settled
+        return assign_equal_with_racks(ids, names, previous, racks, near, still=still), previous
+    return assign_equal(ids, names, previous), previous
 
 
 def _subscribed_by_anyone(subscribed: Sequence[frozenset[str]], topics: Mapping[str, Topic]) -> set[str]:
@@ -202,10 +208,10 @@ class CooperativeSticky(Assignor):
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         ordered = by_id(members)
-        claims = [Claim(member.owned, _generation(member)) for member in ordered]
-        result, settled = stick(ordered, claims, topics, still=True)
+        data = [StickyMemberData(member.owned, _generation(member)) for member in ordered]
+        result, previous = stick(ordered, data, topics, still=True)
         return {
-            member.id: _without_claims_of_others(shares, position, settled)
+            member.id: _without_owned_by_others(shares, position, previous)
             for position, (member, shares) in enumerate(zip(ordered, result, strict=True))
         }
 
@@ -218,13 +224,13 @@ def _generation(member: Member) -> int:
     return read_generation(member.user_data) if member.generation is None else member.generation
 
 
-def _without_claims_of_others(shares: Owned, position: int, settled: Claims) -> dict[str, Sequence[int]]:
-    owned = settled.owned[position]
+def _without_owned_by_others(shares: Owned, position: int, previous: PreviousAssignment) -> dict[str, Sequence[int]]:
+    owned = previous.owned[position]
     if shares is owned:
         return dict(owned)
     given: dict[str, Sequence[int]] = {}
     for topic, ids in shares.items():
-        claimed, mine = settled.claimed.get(topic), owned.get(topic, ())
+        claimed, mine = previous.claimed.get(topic), owned.get(topic, ())
         if claimed is None or ids is mine:
             given[topic] = ids
         elif now := [partition for partition in ids if not claimed[partition] or partition in mine]:

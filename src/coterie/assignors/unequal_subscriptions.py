@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
-from coterie.assignors.claims import Claims
 from coterie.assignors.min_cost_flow import ONE, solve, union
 from coterie.assignors.model import Owned, RackSet
+from coterie.assignors.owned_partitions import PreviousAssignment
 
 _Runs = dict[int, Sequence[int]]
 """Pile to partition ids."""
@@ -21,7 +21,7 @@ _Runs = dict[int, Sequence[int]]
 def assign_unequal(
     topics: Sequence[str],
     subscribed: Sequence[AbstractSet[str]],
-    claims: Claims,
+    previous: PreviousAssignment,
     racks: Sequence[str | None] = (),
     near: Mapping[str, Sequence[RackSet]] | None = None,
 ) -> list[Owned]:
@@ -33,21 +33,21 @@ def assign_unequal(
     sets = {topic: int(text, 2) for topic, text in digits.items()}
     if near is None:
         number = {topic: pile for pile, topic in enumerate(topics)}
-        owned: list[_Runs] = [{number[topic]: ids for topic, ids in mine.items()} for mine in claims.owned]
+        owned: list[_Runs] = [{number[topic]: ids for topic, ids in mine.items()} for mine in previous.owned]
         counts = _counts(owned)
-        have = solve([claims.sizes[topic] for topic in topics], list(sets.values()), counts)
-        return _share_out(topics, claims, owned, counts, have, [claims.free(topic) for topic in topics])
+        have = solve([previous.sizes[topic] for topic in topics], list(sets.values()), counts)
+        return _share_out(topics, previous, owned, counts, have, [previous.free(topic) for topic in topics])
     piles = _Piles(topics, near)
-    owned = [piles.split(mine) for mine in claims.owned]
+    owned = [piles.split(mine) for mine in previous.owned]
     in_rack: dict[str, int] = {}
     for position, rack in enumerate(racks):
         in_rack[rack or ""] = in_rack.get(rack or "", 0) | 1 << position
     nearby = [union(in_rack.get(rack, 0) for rack in there if rack) for _, there in piles.kinds]
     counts = _counts(owned)
     have = solve(piles.sizes, [sets[topic] for topic, _ in piles.kinds], counts, nearby)
-    free = piles.split({topic: claims.free(topic) for topic in topics})
+    free = piles.split({topic: previous.free(topic) for topic in topics})
     kinds = [topic for topic, _ in piles.kinds]
-    return _share_out(kinds, claims, owned, counts, have, [free.get(pile, ()) for pile in range(len(kinds))])
+    return _share_out(kinds, previous, owned, counts, have, [free.get(pile, ()) for pile in range(len(kinds))])
 
 
 class _Piles:
@@ -82,7 +82,7 @@ def _counts(owned: list[_Runs]) -> list[dict[int, int]]:
 
 def _share_out(
     names: Sequence[str],
-    claims: Claims,
+    previous: PreviousAssignment,
     owned: list[_Runs],
     had: list[dict[int, int]],
     have: list[dict[int, int]],
@@ -95,7 +95,7 @@ def _share_out(
     for position, (before, after) in enumerate(zip(had, have, strict=True)):
         if before == after:
             continue
-        mine = shares[position] = dict(claims.owned[position])
+        mine = shares[position] = dict(previous.owned[position])
         for pile, count in before.items():
             left = after.get(pile, 0)
             if left < count:
@@ -111,7 +111,7 @@ def _share_out(
             used[pile] = at + more
             taken = pool[pile][at : at + more]
             mine[name] = sorted((*mine[name], *taken)) if mine.get(name) else taken
-    result: list[Owned] = list(claims.owned)
+    result: list[Owned] = list(previous.owned)
     for position, mine in shares.items():
         result[position] = mine if all(mine.values()) else {name: ids for name, ids in mine.items() if ids}
     return result

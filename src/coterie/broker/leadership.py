@@ -248,7 +248,7 @@ class Leadership:
         try:
             moved, save = self._carry_out(changed, now_ms)
         except Exception:  # noqa: BLE001
-            error = CoterieError(f"{why}: a mistake of the broker's own, which its log tells of")
+            error = CoterieError(f"{why}: a mistake of the broker's own, which its log has")
             return [*effects, self._reporter.mistake("a change of leaders", now_ms), *done(error, now_ms)]
         effects += [*moved, *done(None, now_ms)]
         return [*effects, Work(save, self._saved)] if changed else effects

@@ -16,16 +16,16 @@ from coterie.broker.maintenance.producer_id_manager import ProducerIdManager
 from coterie.broker.placement import Partition
 from coterie.broker.transaction_markers import Marker, MarkerWriter
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.transactions import Replay, TransactionCoordinator
+from coterie.coordinator.transactions import TransactionCoordinator, TransactionReplay
 from coterie.coordinator.transactions.events import (
-    ExpiryCheckDue,
     MarkersDelayed,
     MarkerWritten,
     NeedProducerId,
-    Persist,
+    PersistTransaction,
     ProducerIdAnswer,
     RecordWritten,
     TimeoutCheckDue,
+    TransactionalIdExpiryDue,
     TransactionTimedOut,
     TryLater,
     WriteMarkers,
@@ -52,7 +52,7 @@ class TransactionService(CoordinatorService):
 
     topic: ClassVar[str] = TRANSACTION_STATE_TOPIC
 
-    def read_some(self, log: PartitionLog, offset: int, replay: Replay) -> int:
+    def read_some(self, log: PartitionLog, offset: int, replay: TransactionReplay) -> int:
         data = read_piece(log, offset)
         for at, header in batches(data):
             offset = header.next_offset
@@ -73,7 +73,7 @@ class TransactionService(CoordinatorService):
             if isinstance(effect, Reply):
                 answer: Callable[[Any, int], Effects] = effect.token  # type: ignore[assignment]
                 out += answer(effect.answer, now_ms)
-            elif isinstance(effect, Persist):
+            elif isinstance(effect, PersistTransaction):
                 out += self._append(effect, now_ms)
             elif isinstance(effect, WriteMarkers):
                 for partition in effect.partitions:
@@ -99,7 +99,7 @@ class TransactionService(CoordinatorService):
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def _append(self, effect: Persist, now_ms: int) -> Effects:
+    def _append(self, effect: PersistTransaction, now_ms: int) -> Effects:
         """Write a record: a batch of its own, as Kafka writes them; it is durable with the next flush."""
         partition = self.coordinator.partition_of(effect.record.transactional_id)
         log = self.replicas.log(self.topic, partition)
@@ -160,9 +160,9 @@ class TransactionService(CoordinatorService):
         expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
         self._arm("timeouts", timeouts_ms, TimeoutCheckDue(), now_ms)
         if (self, "expiry") not in self.timers:
-            self._arm("expiry", expiry_ms, ExpiryCheckDue(), now_ms)
+            self._arm("expiry", expiry_ms, TransactionalIdExpiryDue(), now_ms)
 
-    def _arm(self, name: str, every_ms: int, event: TimeoutCheckDue | ExpiryCheckDue, now_ms: int) -> None:
+    def _arm(self, name: str, every_ms: int, event: TimeoutCheckDue | TransactionalIdExpiryDue, now_ms: int) -> None:
         def due(at_ms: int) -> Effects:
             effects = self.ask(event, at_ms)
             if any(self.coordinator.transactions()):

@@ -13,8 +13,8 @@ from shutil import get_terminal_size
 import typer
 
 from coterie.cli.diagnosis_sources import (
+    DiagnosisOptions,
     Histories,
-    SourceOptions,
     gather,
     log_lines,
     parse_time,
@@ -50,7 +50,7 @@ def note(text: str) -> None:
     typer.echo(f"coterie: {text}", err=True)
 
 
-def why(options: SourceOptions, output: str, *, simulate: bool) -> None:
+def why(options: DiagnosisOptions, output: str, *, simulate: bool) -> None:
     """Explain the last rebalance of a group."""
     assert options.group is not None
     history = gather(options, note, now_ms())[options.group]
@@ -76,7 +76,7 @@ def _simulated(history: GroupHistory, findings: list[Finding], *, simulate: bool
     return [with_savings(history, one) for one in findings] if simulate else findings
 
 
-def findings(options: SourceOptions, output: str, *, simulate: bool) -> None:
+def findings(options: DiagnosisOptions, output: str, *, simulate: bool) -> None:
     """List what is wrong, the worst first."""
     histories = gather(options, note, now_ms())
     found = [
@@ -104,7 +104,7 @@ def _fitted(rows: Rows, output: str) -> Rows:
     return fitted(shown, max(get_terminal_size().columns, _NARROW), _WORDY)
 
 
-def show_timeline(options: SourceOptions, output: str, rows: int) -> None:
+def show_timeline(options: DiagnosisOptions, output: str, rows: int) -> None:
     """Draw who owned which partition when."""
     assert options.group is not None
     history = gather(options, note, now_ms())[options.group]
@@ -120,7 +120,7 @@ def show_timeline(options: SourceOptions, output: str, rows: int) -> None:
     show(Rows(columns, found), output)
 
 
-def explain(options: SourceOptions, output: str, ledger: Path | None) -> None:
+def explain(options: DiagnosisOptions, output: str, ledger: Path | None) -> None:
     """Read logs of brokers: every rebalance with cause, member and reason; then what is wrong."""
     if ledger is not None:
         _store_lines(options, ledger)
@@ -146,7 +146,7 @@ def explain(options: SourceOptions, output: str, ledger: Path | None) -> None:
             typer.echo(f"\n{one.severity}: {one.name} in {one.group_id}: {one.summary}\n  {one.advice}")
 
 
-def _store_lines(options: SourceOptions, ledger: Path) -> None:
+def _store_lines(options: DiagnosisOptions, ledger: Path) -> None:
     if parse_zone(options.zone) is not parse_zone("UTC"):
         raise CommandError("--ledger stores times as they are in the log: it needs logs in UTC")
     if "-" in options.logs:
@@ -203,44 +203,44 @@ def _loop(watch: ClusterWatch, stop: _Stop, every_s: float, for_s: float | None,
             time.sleep(_POLL_S)
 
 
-def groups_watch(options: SourceOptions, output: str, *, every_s: float, for_s: float | None) -> None:
+def groups_watch(options: DiagnosisOptions, output: str, *, every_s: float, for_s: float | None) -> None:
     """Print each rebalance as it ends, and each finding as it appears."""
-    told: set[tuple[str, int, int]] = set()
-    known: set[tuple[str, str, int]] = set()
+    rebalances: set[tuple[str, int, int]] = set()
+    findings: set[tuple[str, str, int]] = set()
     with _stoppable() as stop, watching(options) as watch:
         watch.catch_up(every_s * 3)
 
-        def tell(quiet: bool = False) -> None:
+        def show_new(prints: bool = True) -> None:
             histories = {name: one for name, one in watch.histories().items() if options.group in (None, name)}
-            _tell(histories, told, known, output, quiet=quiet)
+            _show_new(histories, rebalances, findings, output, prints=prints)
 
         watch.sample()
-        tell(quiet=True)
+        show_new(prints=False)
         note("watching; Ctrl-C ends it")
-        _loop(watch, stop, every_s, for_s, tell)
+        _loop(watch, stop, every_s, for_s, show_new)
 
 
-def _tell(
+def _show_new(
     histories: Histories,
-    told: set[tuple[str, int, int]],
-    known: set[tuple[str, str, int]],
+    rebalances: set[tuple[str, int, int]],
+    findings: set[tuple[str, str, int]],
     output: str,
     *,
-    quiet: bool,
+    prints: bool,
 ) -> None:
-    """Print what is new since the last time."""
+    """Print the rebalances and findings that are new since the last time; without `prints` only remember them."""
     for name, history in histories.items():
         for one in history.rebalances:
             key = name, one.number, (one.ended_ms.value or 0) // 60_000
-            if _has_ended(one) and key not in told:
-                told.add(key)
-                if not quiet:
+            if _has_ended(one) and key not in rebalances:
+                rebalances.add(key)
+                if prints:
                     _print(output, one.to_json(), sentence(history, one, now_ms()))
         for finding in findings_of(history):
             mark = name, finding.name, finding.from_ms
-            if mark not in known:
-                known.add(mark)
-                if not quiet:
+            if mark not in findings:
+                findings.add(mark)
+                if prints:
                     _print(output, finding.to_json(), f"{finding.severity}: {finding.name}: {finding.summary}")
 
 
@@ -255,7 +255,7 @@ def _print(output: str, about: Mapping[str, object], text: str) -> None:
         typer.echo(f"{when(now_ms())}  {text}")
 
 
-def watch(options: SourceOptions, ledger: Path, *, every_s: float, for_s: float | None, keep_days: float) -> None:
+def watch(options: DiagnosisOptions, ledger: Path, *, every_s: float, for_s: float | None, keep_days: float) -> None:
     """Read a cluster into a ledger until a signal."""
     with _stoppable() as stop, LedgerFile(ledger, create=True) as file, watching(options, file) as cluster:
         begun = bool(file.positions())

@@ -12,7 +12,7 @@ import typer
 from coterie.cli.options import Bootstrap, Config, Output, OutputChoice, Sets
 
 if TYPE_CHECKING:
-    from coterie.cli.diagnosis_sources import SourceOptions
+    from coterie.cli.diagnosis_sources import DiagnosisOptions
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
 OneGroup = Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Only this group (default: all).")]
@@ -58,13 +58,13 @@ def _uses_sources(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of the sources, and pass them to it as `sources`."""
 
     def run(**options: Any) -> None:
-        from coterie.cli.diagnosis_sources import SourceOptions
+        from coterie.cli.diagnosis_sources import DiagnosisOptions
 
         found = {name: options.pop(name) for name in _SOURCES}
         found["logs"], found["sets"] = found.pop("log") or (), found.pop("set_") or ()
-        command(sources=SourceOptions(**found, group=options.get("group")), **options)
+        command(sources=DiagnosisOptions(**found, group=options.get("group")), **options)
 
-    own = signature(command, eval_str=True, globals={**globals(), "SourceOptions": object})
+    own = signature(command, eval_str=True, globals={**globals(), "DiagnosisOptions": object})
     shared = [
         Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
         for name, (kind, default) in _SOURCES.items()
@@ -81,7 +81,7 @@ def why(
     simulate: Simulate = True,
     output: Output = OutputChoice.table,
     *,
-    sources: SourceOptions,
+    sources: DiagnosisOptions,
 ) -> None:
     """Explain the last rebalance of a group: cause, member, duration, moves and cost, each with its evidence.
 
@@ -103,7 +103,7 @@ def findings(
     simulate: Simulate = True,
     output: Output = OutputChoice.table,
     *,
-    sources: SourceOptions,
+    sources: DiagnosisOptions,
 ) -> None:
     """List what is wrong with groups, the worst first: evidence, cost and what to do.
 
@@ -122,7 +122,7 @@ def timeline(
     rows: Annotated[int, typer.Option("--rows", min=1, help="Partitions to show.")] = 40,
     output: Output = OutputChoice.table,
     *,
-    sources: SourceOptions,
+    sources: DiagnosisOptions,
 ) -> None:
     """Draw who owned which partition when, in the terminal.
 
@@ -147,9 +147,9 @@ def groups_watch(
     Try it: coterie groups watch orders
     """
     from coterie.cli import diagnosis
-    from coterie.cli.diagnosis_sources import SourceOptions
+    from coterie.cli.diagnosis_sources import DiagnosisOptions
 
-    sources = SourceOptions(bootstrap, config, set_ or (), group=group)
+    sources = DiagnosisOptions(bootstrap, config, set_ or (), group=group)
     diagnosis.groups_watch(sources, output.value, every_s=every, for_s=for_)
 
 
@@ -174,9 +174,9 @@ def watch(
     Try it: coterie watch --bootstrap localhost:9092 --ledger ledger
     """
     from coterie.cli import diagnosis
-    from coterie.cli.diagnosis_sources import SourceOptions
+    from coterie.cli.diagnosis_sources import DiagnosisOptions
 
-    sources = SourceOptions(bootstrap, config, set_ or ())
+    sources = DiagnosisOptions(bootstrap, config, set_ or ())
     diagnosis.watch(sources, ledger, every_s=every, for_s=for_, keep_days=keep_days)
 
 
@@ -201,7 +201,7 @@ def explain(
     Try it: zcat server.log.2026-01-31-*.gz | coterie explain - --group orders
     """
     from coterie.cli import diagnosis
-    from coterie.cli.diagnosis_sources import SourceOptions
+    from coterie.cli.diagnosis_sources import DiagnosisOptions
 
-    sources = SourceOptions(logs=files, zone=zone, since=since, until=until, group=group)
+    sources = DiagnosisOptions(logs=files, zone=zone, since=since, until=until, group=group)
     diagnosis.explain(sources, output.value, ledger)

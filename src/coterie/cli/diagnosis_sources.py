@@ -37,7 +37,7 @@ _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
+class DiagnosisOptions:
     """The sources to read, and the time to read of them."""
 
     bootstrap: str | None = None
@@ -57,7 +57,7 @@ class SourceOptions:
         return self.bootstrap is not None or not (self.ledger or self.data or self.logs)
 
 
-def gather(options: SourceOptions, note: Callable[[str], None], now_ms: int) -> Histories:
+def gather(options: DiagnosisOptions, note: Callable[[str], None], now_ms: int) -> Histories:
     """Return the history of each group from all sources, within the wanted time."""
     since, until = parse_time(options.since, now_ms), parse_time(options.until, now_ms)
     if since is not None and until is not None and since > until:
@@ -86,7 +86,7 @@ def gather(options: SourceOptions, note: Callable[[str], None], now_ms: int) -> 
     return {name: within(one, since, until) for name, one in found.items()}
 
 
-def settings_of(options: SourceOptions) -> tuple[AdminSettings, ConsumerSettings]:
+def settings_of(options: DiagnosisOptions) -> tuple[AdminSettings, ConsumerSettings]:
     properties = properties_of(options.config)
     admin = AdminSettings.load(properties, options.sets, DEFAULTS, bootstrap_servers=options.bootstrap or None)
     consumer = ConsumerSettings.load(
@@ -96,7 +96,7 @@ def settings_of(options: SourceOptions) -> tuple[AdminSettings, ConsumerSettings
 
 
 @contextmanager
-def watching(options: SourceOptions, ledger: LedgerFile | None = None) -> Iterator[ClusterWatch]:
+def watching(options: DiagnosisOptions, ledger: LedgerFile | None = None) -> Iterator[ClusterWatch]:
     """Connect to the cluster, for as long as the block runs."""
     watch = ClusterWatch(*settings_of(options), ledger)
     try:

@@ -144,7 +144,9 @@ def _listeners(
 
 def _names_of(listeners: Sequence[Listener]) -> list[str]:
     """Return the names and addresses that clients of this machine may connect to."""
-    hosts = [host for endpoint, told in listeners for host in (endpoint.host, told[0] if told else "")]
+    hosts = [
+        host for endpoint, advertised in listeners for host in (endpoint.host, advertised[0] if advertised else "")
+    ]
     local = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
     return list(dict.fromkeys([*local, *(host for host in hosts if host not in EVERYWHERE)]))
 
@@ -176,8 +178,8 @@ async def _serve(
     loop.add_signal_handler(signal.SIGHUP, server.reload_files)
     first = [port for port in server.ports if port.listener.name == server.port.listener.name]
     if directory is not None:
-        told = ",".join(address_text(*port.endpoint) for port in first)
-        for line in directory.write_client_settings(told):
+        bootstrap = ",".join(address_text(*port.endpoint) for port in first)
+        for line in directory.write_client_settings(bootstrap):
             facts.note(line)
     for endpoint, _ in listeners:
         own = settings.of_listener(endpoint, "OAUTHBEARER")
@@ -209,11 +211,11 @@ def _page_of(options: WebOptions, facts: FactLog) -> BrokerPage:
 
 
 def _where_it_listens(port: Port) -> dict[str, str | int]:
-    bound, told = address_text(port.host, port.number), address_text(*port.endpoint)
+    bound, advertised = address_text(port.host, port.number), address_text(*port.endpoint)
     fields: dict[str, str | int] = {"address": bound, "listener": port.listener.name}
     if port.listener.protocol != port.listener.name:
         fields["protocol"] = port.listener.protocol
-    return {**fields, **({"advertised": told} if told != bound else {}), "node": port.node.node_id}
+    return {**fields, **({"advertised": advertised} if advertised != bound else {}), "node": port.node.node_id}
 
 
 @contextmanager

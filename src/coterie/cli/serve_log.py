@@ -150,11 +150,11 @@ def _pairs(named: Iterable[tuple[str, Any]]) -> list[str]:
     return [
         f"{_NAMES.get(name) or name.removesuffix('_id')}={_quoted(_text(name, value))}"
         for name, value in named
-        if _is_told(value)
+        if _says_something(value)
     ]
 
 
-def _is_told(value: Any) -> bool:
+def _says_something(value: Any) -> bool:
     """Return whether a value says something: a flag that is false, or an empty list, does not."""
     return value is not None and value is not False and value not in ("", (), [], {})
 

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from coterie.broker.io.server import Server
-from coterie.cli.diagnosis_sources import CATCH_UP_S, SourceOptions, watching
+from coterie.cli.diagnosis_sources import CATCH_UP_S, DiagnosisOptions, watching
 from coterie.cli.options import BOOTSTRAP
 from coterie.cli.output import complain
 from coterie.cli.serve_log import FactLog
@@ -56,7 +56,7 @@ class BrokerPage:
 def web(options: WebOptions, bootstrap: str | None, config: Path | None, sets: Sequence[str]) -> None:
     """Serve the page of a cluster until a signal."""
     service = WebService(options, complain)
-    source = SourceOptions(bootstrap=bootstrap, config=config, sets=sets)
+    source = DiagnosisOptions(bootstrap=bootstrap, config=config, sets=sets)
     stop = threading.Event()
 
     def stop_now(_number: int, _frame: Any) -> None:

@@ -21,7 +21,7 @@ from coterie.diagnosis.ledger_file import FactRow, LedgerFile, RecordRow
 from coterie.diagnosis.merge import merge_all
 from coterie.diagnosis.model import GroupHistory, GroupSample, PartitionLag
 from coterie.diagnosis.records import Commits, OffsetsTopic, group_of, is_commit
-from coterie.diagnosis.samples import DescribedMember, history_of_samples
+from coterie.diagnosis.samples import SampledMember, history_of_samples
 from coterie.errors import CoterieError, KafkaError, MalformedError
 from coterie.facts import OffsetsStored
 from coterie.ledger import read_fact
@@ -65,7 +65,7 @@ class ClusterWatch:
         self._facts = HistoryBuilder(Grade.OBSERVED)
         self._samples: dict[str, list[GroupSample]] = {}
         self._types: dict[str, str] = {}
-        self._members: dict[str, dict[str, DescribedMember]] = {}
+        self._members: dict[str, dict[str, SampledMember]] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._positions = ledger.positions() if ledger is not None else {}
         self._reads: set[str] = set()
@@ -198,8 +198,8 @@ class ClusterWatch:
         groups = [one for one in described.values() if isinstance(one, GroupDescription) and one.shows_members]
         at_ms = time.time_ns() // 1_000_000
         wanted = {group.group_id: self._partitions_of(group) for group in groups}
-        places = {TopicPartition(*place) for some in wanted.values() for place in some}
-        listed = self._admin.list_offsets(dict.fromkeys(places, LATEST)) if places else {}
+        partitions = {TopicPartition(*one) for some in wanted.values() for one in some}
+        listed = self._admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
         ends = {one: found.offset for one, found in listed.items() if not isinstance(found, KafkaError)}
         samples, members = [], []
         for group in groups:
@@ -238,7 +238,7 @@ class ClusterWatch:
         return GroupSample(at_ms, group.state, group.group_epoch, who, where, lags)
 
     def _keep(
-        self, samples: Collection[tuple[str, str, GroupSample]], members: Collection[tuple[str, DescribedMember]]
+        self, samples: Collection[tuple[str, str, GroupSample]], members: Collection[tuple[str, SampledMember]]
     ) -> None:
         """Store samples in the ledger, if they say something new, or in memory."""
         if self._ledger is not None:
@@ -295,6 +295,6 @@ class ClusterWatch:
         return {str(Grade.DERIVED): derived, str(Grade.OBSERVED): observed, str(Grade.SAMPLED): sampled}
 
 
-def _member(one: MemberDescription) -> DescribedMember:
+def _member(one: MemberDescription) -> SampledMember:
     topics = tuple(sorted(one.topics)) or None
-    return DescribedMember(one.member_id, one.client_id, one.host, one.instance_id, topics)
+    return SampledMember(one.member_id, one.client_id, one.host, one.instance_id, topics)

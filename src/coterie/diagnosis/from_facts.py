@@ -182,7 +182,7 @@ class HistoryBuilder:
 def histories_of(
     sourced: Iterable[tuple[Fact, str]], grade: Grade, keep: int = KEEP_REBALANCES
 ) -> dict[str, GroupHistory]:
-    """Return the histories of all groups in facts that come with their places."""
+    """Return the histories of all groups in facts; each fact comes with its source."""
     builder = HistoryBuilder(grade, keep)
     for fact, source in sourced:
         builder.add(fact, source)

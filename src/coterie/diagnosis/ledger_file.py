@@ -23,7 +23,7 @@ from coterie.diagnosis.from_facts import HistoryBuilder
 from coterie.diagnosis.merge import merge_all
 from coterie.diagnosis.model import GroupHistory, GroupSample, PartitionLag
 from coterie.diagnosis.records import OffsetsTopic
-from coterie.diagnosis.samples import DescribedMember, history_of_samples
+from coterie.diagnosis.samples import SampledMember, history_of_samples
 from coterie.errors import CoterieError, MalformedError
 from coterie.ledger import read_fact
 from coterie.ledger.written_facts import FACTS_TOPIC
@@ -137,7 +137,7 @@ class LedgerFile:
             )
 
     def add_samples(
-        self, samples: Iterable[tuple[str, str, GroupSample]], members: Iterable[tuple[str, DescribedMember]]
+        self, samples: Iterable[tuple[str, str, GroupSample]], members: Iterable[tuple[str, SampledMember]]
     ) -> None:
         """Store samples, each with its group and the type of the group, and the members that they show."""
         with self._errors(), self._db:
@@ -215,11 +215,11 @@ class LedgerFile:
         return builder.histories()
 
     def _sampled(self, group_id: str | None) -> dict[str, GroupHistory]:
-        members: dict[str, dict[str, DescribedMember]] = {}
+        members: dict[str, dict[str, SampledMember]] = {}
         for group, member_id, about in self._rows("members", "group_id", group_id):
             found = json.loads(about)
             topics = found.pop("topics", None)
-            one = DescribedMember(**found, topics=None if topics is None else tuple(topics))
+            one = SampledMember(**found, topics=None if topics is None else tuple(topics))
             members.setdefault(group, {})[member_id] = one
         samples: dict[str, list[GroupSample]] = {}
         kinds: dict[str, str] = {}

@@ -231,11 +231,11 @@ class MemberSpan:
 
 def _departures_agree(strong: Claim[str], weak: Claim[str]) -> bool:
     """A source that only sees that a member is gone agrees with every other."""
-    told = {Departure.LEFT, Departure.POLL_TIMEOUT, Departure.REMOVED}
+    by_leave_group = {Departure.LEFT, Departure.POLL_TIMEOUT, Departure.REMOVED}
     return (
         Departure.DISAPPEARED in (strong.value, weak.value)
         or strong.value == weak.value
-        or (strong.value in told and weak.value in told)
+        or (strong.value in by_leave_group and weak.value in by_leave_group)
     )
 
 

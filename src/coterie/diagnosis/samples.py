@@ -31,7 +31,9 @@ _SETTLED = {"Stable": str(RebalanceOutcome.STABLE), "Empty": str(RebalanceOutcom
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedMember:
+class SampledMember:
+    """A member of a group as DescribeGroups or ConsumerGroupDescribe shows it."""
+
     member_id: str
     client_id: str
     host: str
@@ -40,7 +42,7 @@ class DescribedMember:
 
 
 def history_of_samples(
-    group_id: str, samples: Iterable[GroupSample], members: Mapping[str, DescribedMember], group_type: str = CLASSIC
+    group_id: str, samples: Iterable[GroupSample], members: Mapping[str, SampledMember], group_type: str = CLASSIC
 ) -> GroupHistory:
     """Return the history of a group from its samples, in the order of their times; `members` are those ever seen."""
     history = GroupHistory(group_id, group_type, grades=frozenset({str(Grade.SAMPLED)}))
@@ -64,7 +66,7 @@ def _note_members(
     history: GroupHistory,
     before: GroupSample | None,
     sample: GroupSample,
-    members: Mapping[str, DescribedMember],
+    members: Mapping[str, SampledMember],
     at: Evidence,
 ) -> None:
     for member_id in sample.members:

@@ -74,10 +74,10 @@ def with_savings(history: GroupHistory, finding: Finding) -> Finding:
     if not figures:
         return finding
     was, *others = figures
-    told = "; ".join(f"{one.name}: {one.rebalances} and {one.unassigned_ms / 1_000:.1f}" for one in others)
+    compared = "; ".join(f"{one.name}: {one.rebalances} and {one.unassigned_ms / 1_000:.1f}" for one in others)
     text = (
         f" Simulated from the same events (rebalances and unassigned partition-seconds): {was.name}: {was.rebalances} "
-        f"and {was.unassigned_ms / 1_000:.1f}; {told}."
+        f"and {was.unassigned_ms / 1_000:.1f}; {compared}."
     )
     return replace(finding, advice=finding.advice + text)
 

@@ -39,7 +39,7 @@ from coterie.sim.faults import BrokerPaused, CutOff, Paused
 from coterie.sim.machine import Machine
 from coterie.sim.plan import Plan
 from coterie.sim.run import simulate
-from coterie.sim.steps import Come, Fault, Leave, PlanStep, Undo
+from coterie.sim.steps import Come, FaultStep, Leave, PlanStep, Undo
 from coterie.sim.world import Observer, World
 from coterie.structs import replace
 
@@ -214,7 +214,7 @@ class _Restarts(PlanStep):
             world.schedule.after(RETRY_MS, lambda _about: self.begin(world), None)
 
 
-class _CoordinatorStops(Fault):
+class _CoordinatorStops(FaultStep):
     """Stop the node that coordinates the group; the other one takes the group over, and gives it back."""
 
     def begin(self, world: World) -> Undo:

@@ -336,9 +336,9 @@ class ProcessGroup:
         """Stop producing. Returns the end offset of each partition."""
         self._stops.set()
         self._stream.join()
-        places = [TopicPartition(TOPIC, number) for number in range(self.partitions)]
-        ends = checked(self.admin.list_offsets(dict.fromkeys(places, LATEST)))
-        return {place.partition: found.offset for place, found in ends.items()}
+        partitions = [TopicPartition(TOPIC, number) for number in range(self.partitions)]
+        ends = checked(self.admin.list_offsets(dict.fromkeys(partitions, LATEST)))
+        return {partition.partition: found.offset for partition, found in ends.items()}
 
     def processed(self) -> Counter[tuple[int, int]]:
         """Return how often each record, by partition and offset, was processed."""

@@ -38,7 +38,7 @@ class Ownership(DataStruct):
     """The last owner of every partition that was ever assigned."""
 
     def rejoined(self, member_id: str, metadata: bytes, at_ms: int) -> None:
-        """Free what the member no longer claims to own; everything if its metadata cannot be read."""
+        """Free what the member no longer says that it owns; everything if its metadata cannot be read."""
         held = self.held.get(member_id)
         if not held:
             return

@@ -154,7 +154,7 @@ class ArrowWriter:
             raise ValueError("keys, values, timestamps, partitions and headers of different lengths")
         key_column, value_column = _binary(keys), _binary(values)
         times = array("q", [timestamps]).tobytes() * rows if isinstance(timestamps, int) else _times(timestamps)
-        where = self._places(key_column, rows, partitions)
+        where = self._choose_partitions(key_column, rows, partitions)
         row = 0
         while True:
             if self._anywhere is None:
@@ -185,7 +185,7 @@ class ArrowWriter:
             self._builders[partition] = self._new_batch()
         return found
 
-    def _places(self, keys: BinaryColumn, rows: int, partitions: pa.Array | None) -> bytes:
+    def _choose_partitions(self, keys: BinaryColumn, rows: int, partitions: pa.Array | None) -> bytes:
         import pyarrow as pa
         from pyarrow import compute
 

@@ -1,6 +1,7 @@
 """Java's `String.hashCode` and the order in which a `HashMap` hands out its keys.
 
-Kafka places groups by the first (rule C1) and picks leaders, ties and member order by the second (rules 7, 8).
+Kafka finds the partition of a group by the first (rule C1), and the leader, ties and the order of members by the second
+(rules 7, 8).
 """
 
 from __future__ import annotations

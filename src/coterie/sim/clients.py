@@ -203,7 +203,7 @@ class _ShippedProducer(AsyncProducer):
 
 
 class ProducerProcess(Client):
-    """A producer's process: the shipped `AsyncProducer`, and a user who sends numbered records at a pace.
+    """A producer's process: the shipped `AsyncProducer`, and a user who sends numbered records at a rate.
 
     A record's value has the name of its producer and its number, so that invariants can check who reads it.
     """
@@ -360,7 +360,7 @@ class AdminProcess(Client):
             self.world.happened(self.name, says)
             try:
                 group_id = self.is_deleting
-                # looking for a coordinator is also what makes the topic in which groups are kept
+                # a lookup of the coordinator also creates the topic in which groups are kept
                 node_id = (await self._cluster.find_coordinator(group_id)).id if group_id is not None else None
                 code = error_of(await self._cluster.send(node_id, module, request))
             except KafkaError as error:

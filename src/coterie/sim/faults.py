@@ -10,7 +10,7 @@ from coterie.sim.clients import Client
 from coterie.sim.disk import DAMAGES
 from coterie.sim.machine import Machine
 from coterie.sim.schedule import Random
-from coterie.sim.steps import CreateTopic, Fault, GrowTopic, PlanStep, Undo
+from coterie.sim.steps import CreateTopic, FaultStep, GrowTopic, PlanStep, Undo
 from coterie.sim.transactional import Moment, TransactionalProcess
 from coterie.sim.world import World
 from coterie.structs import replace
@@ -23,7 +23,7 @@ def _client(world: World, slot: str) -> Client | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ambush(Fault):
+class Ambush(FaultStep):
     waits: bool = False
     """The fault happens during a write to the disk."""
 
@@ -68,7 +68,7 @@ class PowerLost(Ambush):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwapInterrupted(Fault):
+class SwapInterrupted(FaultStep):
     """It dies while a compacted segment replaces others, which takes several steps (`storage/cleanup.py`)."""
 
     loses_power: bool = False
@@ -92,7 +92,7 @@ class SwapInterrupted(Fault):
         return undo
 
 
-class BrokerRestarted(Fault):
+class BrokerRestarted(FaultStep):
     def begin(self, world: World) -> Undo:
         machine = world.machine
         machine.stop()
@@ -100,7 +100,7 @@ class BrokerRestarted(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PowerLostAfterRestart(Fault):
+class PowerLostAfterRestart(FaultStep):
     """The power fails after a clean shutdown: was all that the next start trusts durable?"""
 
     after_ms: int
@@ -125,7 +125,7 @@ class PowerLostAfterRestart(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiskDamaged(Fault):
+class DiskDamaged(FaultStep):
     """Durable data is changed while the broker is down. A start or a read must report it with an error;
     then it is repaired (`Machine.report_damage`). If it is neither reported nor repaired, an invariant fails.
 
@@ -149,7 +149,7 @@ class DiskDamaged(Fault):
         return machine.start
 
 
-class BrokerPaused(Fault):
+class BrokerPaused(FaultStep):
     def begin(self, world: World) -> Undo | None:
         machine = world.machine
         if machine.cluster is None or machine.is_paused:
@@ -159,7 +159,7 @@ class BrokerPaused(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WallClockChange(Fault):
+class WallClockChange(FaultStep):
     """The wall clock of the machine is wrong until this ends."""
 
     by_ms: int
@@ -171,7 +171,7 @@ class WallClockChange(Fault):
         return lambda: machine.set_wall(0)
 
 
-class DiskFull(Fault):
+class DiskFull(FaultStep):
     def begin(self, world: World) -> Undo:
         disk = world.machine.disk
         disk.is_full = True
@@ -193,7 +193,7 @@ class DiskFails(Ambush):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiskSlow(Fault):
+class DiskSlow(FaultStep):
     times: int = 100
 
     def begin(self, world: World) -> Undo:
@@ -204,7 +204,7 @@ class DiskSlow(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeStops(Fault):
+class NodeStops(FaultStep):
     """A clean stop: its partitions and groups move to other nodes, if there are any, and return with it (C4)."""
 
     node: int
@@ -215,7 +215,7 @@ class NodeStops(Fault):
         return lambda: nodes.start(self.node)
 
 
-class BrokerCutOff(Fault):
+class BrokerCutOff(FaultStep):
     def begin(self, world: World) -> Undo:
         name = world.machine.name
         world.network.cut(name)
@@ -223,7 +223,7 @@ class BrokerCutOff(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfClient(Fault):
+class OfClient(FaultStep):
     slot: str
 
 
@@ -362,14 +362,14 @@ _SHORT = (100, 1_000, 5_000)
 _LONG = (1_000, 8_000, 30_000, 70_000)
 _STEPS = (5_000, 10_800_000, 10**11, -5_000, -10_800_000)
 
-_Draw = Callable[[Random, int, Sequence[str], int], Fault]
+_Draw = Callable[[Random, int, Sequence[str], int], FaultStep]
 
 
-def _of_client(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
+def _of_client(kind: Callable[..., FaultStep], spans: Sequence[int]) -> _Draw:
     return lambda rng, at_ms, slots, _nodes: kind(at_ms=at_ms, slot=rng.choice(slots), for_ms=_span(rng, spans))
 
 
-def _of_broker(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
+def _of_broker(kind: Callable[..., FaultStep], spans: Sequence[int]) -> _Draw:
     return lambda rng, at_ms, _slots, _nodes: kind(at_ms=at_ms, for_ms=_span(rng, spans))
 
 
@@ -377,7 +377,7 @@ def _span(rng: Random, spans: Sequence[int]) -> int:
     return int(rng.choice(spans) * rng.uniform(0.5, 1.5))
 
 
-def _ambush(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
+def _ambush(kind: Callable[..., FaultStep], spans: Sequence[int]) -> _Draw:
     return lambda rng, at_ms, _slots, _nodes: kind(at_ms=at_ms, for_ms=_span(rng, spans), waits=rng.random() < 0.6)
 
 
@@ -418,13 +418,13 @@ FAULTS: dict[str, _Draw] = {
 }
 
 
-def aimed_faults(rng: Random, steps: Sequence[PlanStep], until_ms: int, *, compacts: bool) -> list[Fault]:
+def aimed_faults(rng: Random, steps: Sequence[PlanStep], until_ms: int, *, compacts: bool) -> list[FaultStep]:
     """Return the faults that need the right moment.
 
     One is a restart while new partitions are empty, then records, then a power failure: the next process may take their
     files for durable. If logs are compacted, another is a crash during a compaction.
     """
-    found: list[Fault] = []
+    found: list[FaultStep] = []
     if compacts:
         at_ms = rng.randint(until_ms // 5, until_ms // 2)
         found.append(SwapInterrupted(at_ms=at_ms, for_ms=until_ms // 3, loses_power=rng.random() < 0.5))
@@ -436,7 +436,7 @@ def aimed_faults(rng: Random, steps: Sequence[PlanStep], until_ms: int, *, compa
     return found
 
 
-def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
+def clock_faults(rng: Random, until_ms: int) -> list[FaultStep]:
     """The steps of wall clocks: seconds to years, forward and back."""
     return [
         WallClockChange(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
@@ -444,15 +444,15 @@ def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
     ]
 
 
-def draw_fault(rng: Random, at_ms: int, slots: Sequence[str], nodes: int, *, compacts: bool) -> Fault:
+def draw_fault(rng: Random, at_ms: int, slots: Sequence[str], nodes: int, *, compacts: bool) -> FaultStep:
     """A power cut is the hardest test, and three times as likely as any other fault."""
     names = [name for name in FAULTS if compacts or name != "SwapInterrupted"]
     return FAULTS[rng.choice([*names, "PowerLost", "PowerLost"])](rng, at_ms, slots, nodes)
 
 
-def transaction_faults(rng: Random, slots: Sequence[str], until_ms: int) -> list[Fault]:
+def transaction_faults(rng: Random, slots: Sequence[str], until_ms: int) -> list[FaultStep]:
     """The faults of processes at the moments of a transaction, for those that have transactions."""
-    found: list[Fault] = []
+    found: list[FaultStep] = []
     if not slots:
         return found
     for _ in range(rng.randint(4, 8)):

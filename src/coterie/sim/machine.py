@@ -204,7 +204,7 @@ class Machine(Host):
         names = [name for path in self.disk.damaged for name in (path, parent_of(path)) if name]
         if not any(name in what for name in names):
             return False
-        self.world.happened(self.name, f"tells of damage, which is put right: {what}")
+        self.world.happened(self.name, f"reports damage, which is put right: {what}")
         self.damage_reported += 1
         self.disk.restore()
         return True
@@ -399,7 +399,7 @@ class Machine(Host):
                     self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
                 else:
                     assert isinstance(effect, DeleteFiles)
-                    self.later(5, self._chore, (cluster, effect.work))
+                    self.later(5, self._delete_files, (cluster, effect.work))
             if not ready:
                 break
             connection = ready.popleft()
@@ -524,7 +524,7 @@ class Machine(Host):
             return
         self.run("what follows a computation", partial(cluster.handle, computation.run()))
 
-    def _chore(self, about: tuple[Cluster, Any]) -> None:
+    def _delete_files(self, about: tuple[Cluster, Any]) -> None:
         cluster, work = about
         if cluster is self.cluster:
             with suppress(OSError):

@@ -18,7 +18,7 @@ from coterie.sim.steps import (
     Commit,
     CreateTopic,
     DeleteTopic,
-    Fault,
+    FaultStep,
     GroupConfig,
     GroupDeletion,
     GrowTopic,
@@ -571,7 +571,7 @@ class Plan:
 
     @property
     def faults(self) -> int:
-        return sum(isinstance(step, Fault) for _, step in self.kept)
+        return sum(isinstance(step, FaultStep) for _, step in self.kept)
 
     def lines(self) -> Iterator[str]:
         yield (

@@ -31,7 +31,7 @@ from coterie.sim.invariants import INVARIANTS
 from coterie.sim.invariants.acknowledged_records import EveryRecordIsProcessed
 from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.plan import Plan
-from coterie.sim.steps import Fault, PlanStep, Undo
+from coterie.sim.steps import FaultStep, PlanStep, Undo
 from coterie.sim.world import Broken, Observer, World
 from coterie.stories import grid
 from coterie.stories.grid import StoryStep, in_words
@@ -431,10 +431,10 @@ class Run:
     def _begin(self, about: tuple[int, PlanStep]) -> None:
         number, step = about
         self.world.happened("", step.described)
-        if isinstance(step, Fault):
+        if isinstance(step, FaultStep):
             self.account.faults[type(step).__name__] += 1
         undo = step.begin(self.world)
-        if undo is not None and isinstance(step, Fault):
+        if undo is not None and isinstance(step, FaultStep):
             self._undos[number] = undo
             self.world.schedule.after(step.for_ms, self._end, number)
 
@@ -472,7 +472,7 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     account.simulated_ms = world.schedule.now_ms
     account.events = world.schedule.steps
     account.counts["long work"] = world.machine.background_tasks
-    account.counts["damage told"] = world.machine.damage_reported
+    account.counts["damage reported"] = world.machine.damage_reported
     account.counts["swaps interrupted"] = world.machine.swaps_cut
     for one in world.observers:
         if hasattr(one, "count"):

@@ -19,6 +19,8 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, kw_only=True)
 class PlanStep(ABC):
+    """Something that happens in a simulated run, at a time."""
+
     at_ms: int
 
     @abstractmethod
@@ -49,7 +51,9 @@ def _field(name: str, value: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault(PlanStep):
+class FaultStep(PlanStep):
+    """A fault, which is in force for some time."""
+
     for_ms: int = 0
 
 

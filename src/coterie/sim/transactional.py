@@ -88,7 +88,7 @@ def named_in(value: bytes) -> tuple[str, str]:
     return transaction, source
 
 
-class _ShippedProducer(AsyncProducer):
+class _ShippedTransactionalProducer(AsyncProducer):
     """The shipped producer with the world's clock, random numbers and connections."""
 
     def __init__(self, process: Client, settings: dict[str, object]) -> None:
@@ -117,7 +117,7 @@ class TransactionalProcess(ConsumerProcess):
     def _make(self) -> None:
         super()._make()
         habits = self.habits
-        self._producer = _ShippedProducer(
+        self._producer = _ShippedTransactionalProducer(
             self,
             self.settings(
                 transactional_id=habits.transactional_id,

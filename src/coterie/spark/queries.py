@@ -215,23 +215,23 @@ class GroupQuery:
         """Give up partitions for a rebalance, but not before the batch that has them is durable and committed."""
         owned, member = self._owned, self._member
         owned.revoke(partitions)
-        looking = asyncio.create_task(self._look_until_done())
+        polling = asyncio.create_task(self._poll_checkpoint())
         try:
             while not owned.is_free(partitions) and member.is_in_group and not member.is_leaving:
                 if owned.commits_due():
                     await self._commit(clock_ms() + GROUP_WAIT_MS)
                 if not owned.is_free(partitions):
                     await member.until_news(None, at_most_ms=CHECKPOINT_WAIT_MS)
-                if looking.done():
-                    looking.result()  # its error, if it has one
+                if polling.done():
+                    polling.result()  # its error, if it has one
         finally:
-            looking.cancel()
+            polling.cancel()
         if owned.is_free(partitions):
             owned.release(partitions)
         else:
             owned.lose(partitions)
 
-    async def _look_until_done(self) -> None:
+    async def _poll_checkpoint(self) -> None:
         """Search the checkpoint for the batch that runs. If its store is slow, Spark may report the batch before."""
         is_done = await self._look_for_batch()
         while not is_done:

@@ -59,7 +59,7 @@ def reasons_to_drop(
     def is_too_old(slot: int) -> bool:
         since = segments[slot].max_timestamp
         if since < 0:
-            since = segments[slot].quiet_since_ms
+            since = segments[slot].last_write_ms
         return config.retention_ms != UNLIMITED and now_ms - since > config.retention_ms
 
     rules: dict[str, Callable[[int], bool]] = {"before the log start": is_before_start}

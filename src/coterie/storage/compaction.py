@@ -434,7 +434,7 @@ class _SegmentWriter:
         segment = self._segment
         self._write()
         segment.next_offset = last.next_offset
-        segment.quiet_since_ms = last.quiet_since_ms
+        segment.last_write_ms = last.last_write_ms
         segment.end()
         segment.write_indexes()
         segment.later().run()

@@ -127,7 +127,7 @@ class PartitionLog:
         self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
         self._epochs.cut_start(self.log_start_offset)  # it is not saved when the log start moves
         for segment in self._segments:
-            segment.quiet_since_ms = now_ms
+            segment.last_write_ms = now_ms
 
     # --- where things are ---------------------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class PartitionLog:
         try:
             self._roll_if_full(len(buffer), placed, now_ms)
             self._write(buffer, placed)
-            self._active.quiet_since_ms = now_ms
+            self._active.last_write_ms = now_ms
             if self.journal is not None:
                 self._flushing.appended(buffer)
         except OSError as error:
@@ -328,7 +328,7 @@ class PartitionLog:
         created = Segment.create(self._files, self.path, self.log_end_offset, self.config.index_interval_bytes)
         self._active.end()
         self._flushing.rolled(Sealing(self._active, self._snapshot()))
-        created.quiet_since_ms = now_ms
+        created.last_write_ms = now_ms
         self._segments.append(created)
         self._active_since_ms = now_ms
 

@@ -70,7 +70,7 @@ class Segment:
         self.size = 0
         self.first_timestamp: int | None = None
         """The latest timestamp of the first batch: the segment's age counts from it (`segment.ms`)."""
-        self.quiet_since_ms = 0
+        self.last_write_ms = 0
         """The time of the last write that this process knows of: the age of a segment without timestamps."""
         self._file: File | None = None
         self.index_sizes = (0, 0)

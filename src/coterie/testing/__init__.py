@@ -11,11 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.testing.broker_faults import Faults
     from coterie.testing.chaos_runs import chaos
     from coterie.testing.clock import BrokerClock
-    from coterie.testing.faults import Fault, FaultBuilder, FaultNotFiredError, Faults, RequestFault
+    from coterie.testing.faults import Fault, FaultNotFiredError
     from coterie.testing.groups import Group, GroupSnapshot, Member
     from coterie.testing.kafka_broker import KafkaBroker
+    from coterie.testing.request_faults import FaultBuilder, RequestFault
     from coterie.testing.requests import Request
     from coterie.testing.topics import Record, Topic
     from coterie.testing.waits import WaitTimeoutError
@@ -39,11 +41,13 @@ __all__ = [
 ]
 
 _NAMES_BY_MODULE = {
+    "broker_faults": "Faults",
     "chaos_runs": "chaos",
     "clock": "BrokerClock",
-    "faults": "Fault FaultBuilder FaultNotFiredError Faults RequestFault",
+    "faults": "Fault FaultNotFiredError",
     "groups": "Group GroupSnapshot Member",
     "kafka_broker": "KafkaBroker",
+    "request_faults": "FaultBuilder RequestFault",
     "requests": "Request",
     "topics": "Record Topic",
     "waits": "WaitTimeoutError",

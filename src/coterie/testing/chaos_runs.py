@@ -21,8 +21,9 @@ from typing import Any, Literal, TypeVar
 
 from coterie.errors import CoterieError
 from coterie.testing.environment import bootstrap_in_environment
-from coterie.testing.faults import Fault, RequestFault
+from coterie.testing.faults import Fault
 from coterie.testing.kafka_broker import KafkaBroker
+from coterie.testing.request_faults import RequestFault
 
 __all__ = ["PlannedFault", "chaos", "draw"]
 

@@ -105,7 +105,7 @@ class Group:
         owned = ", ".join(f"{name}: {' '.join(had) or 'nothing'}" for name, had in now.assignment.items())
         return f"<group {self.group_id}: {now.state}{f', {owned}' if owned else ''}>"
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- inspecting ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> GroupSnapshot:
         """Return the group as it is at this moment: its state, members and committed offsets."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.broker.broker_effects import Effects
 from coterie.errors import CoterieError, MalformedError
-from coterie.testing.faults import Filter, RequestFault
+from coterie.testing.request_faults import Filter, RequestFault
 from coterie.testing.requests import Request
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coterie.testing.controlled_server import ControlledServer, Exchange
     from coterie.testing.kafka_broker import KafkaBroker
 
-__all__ = ["ExpireMember", "MoveCoordinator"]
+__all__ = ["ExpireMember", "MoveCoordinatorOnRequest"]
 
 
 class _Happening(RequestFault):
@@ -64,7 +64,7 @@ class _Happening(RequestFault):
     async def _what_happens(self, server: ControlledServer, request: Request) -> None: ...
 
 
-class MoveCoordinator(_Happening):
+class MoveCoordinatorOnRequest(_Happening):
     """Another node becomes the coordinator of the group that a request names."""
 
     def __init__(self, node: int | None, broker: KafkaBroker, chosen: Filter, **limits: Any) -> None:

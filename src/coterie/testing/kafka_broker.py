@@ -28,10 +28,11 @@ from coterie.protocol.records import BatchRecord, build_batch
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.config_def import dotted
 from coterie.storage import DiskFiles, MemoryFiles
+from coterie.testing.broker_faults import Faults
 from coterie.testing.clock import BrokerClock, MovableClock
 from coterie.testing.controlled_server import ControlledServer, Controls
 from coterie.testing.disk import ControlledFiles
-from coterie.testing.faults import Fault, Faults
+from coterie.testing.faults import Fault
 from coterie.testing.groups import TIMEOUT_S, Group, snapshot_of
 from coterie.testing.requests import Request, api_named
 from coterie.testing.story import story_of
@@ -140,7 +141,7 @@ class KafkaBroker(Broker):
         """Whether records are synced before they are acknowledged."""
         return self._flush == "sync"
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- inspecting ---------------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group:
         """Return a group, to look at and to wait for. It need not exist yet.

@@ -24,7 +24,7 @@ _BROKERS = pytest.StashKey[list["KafkaBroker"]]()
 """The brokers that a test uses."""
 
 
-class _Server:
+class _SharedBroker:
     """The broker of the session, and whether the test that runs uses it."""
 
     def __init__(self, broker: KafkaBroker) -> None:
@@ -40,7 +40,7 @@ class _Server:
         self._test.close()
 
 
-_SERVER = pytest.StashKey[_Server]()
+_SERVER = pytest.StashKey[_SharedBroker]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -103,7 +103,7 @@ def kafka_server(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     from coterie.testing.kafka_broker import KafkaBroker
 
     with KafkaBroker() as broker:
-        server = request.session.stash[_SERVER] = _Server(broker)
+        server = request.session.stash[_SERVER] = _SharedBroker(broker)
         server.begin_test()
         yield broker
         server.end_test()
@@ -165,10 +165,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if server is not None and _uses_server(item):
         brokers.append(server.broker)
     for number, broker in enumerate(brokers, 1):
-        told = broker.last_story()
-        if told:
+        story = broker.last_story()
+        if story:
             title = SECTION if len(brokers) == 1 else f"{SECTION} {number}"
-            report.sections.append((title, told))
+            report.sections.append((title, story))
             directory = item.config.getoption("--coterie-report")
             if directory is not None:
                 written = _write_report(Path(directory), item.nodeid, number, broker)

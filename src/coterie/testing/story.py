@@ -49,15 +49,15 @@ def story_of(
     ids = {group.group_id for group in groups}
     lines = [group_line(group) for group in groups] or ["no group exists"]
     lines += [f"fault in force: {fault!r}" for fault in faults]
-    told = [
+    events = [
         f"  {_seconds(fact.at_ms - began_ms)}  {f'{fact.group_id}: ' if fact.group_id else ''}{text}"
         for fact in _without_earlier_commits(happened)
         if (not fact.group_id or fact.group_id in ids) and (text := _words(fact, names))
     ]
-    if told:
-        left_out = len(told) - MOST_LINES
+    if events:
+        left_out = len(events) - MOST_LINES
         lines += ["", "what happened:", *([f"  ... {left_out} before that"] if left_out > 0 else [])]
-        lines += told[-MOST_LINES:]
+        lines += events[-MOST_LINES:]
     concerning = [one for one in requests if one.api in GROUP_APIS and not ids.isdisjoint(one.groups)]
     if concerning:
         lines += ["", "the last requests of members:"]

@@ -86,4 +86,4 @@ def _text(why: Callable[[], str]) -> str:
     try:
         return why()
     except Exception as error:  # noqa: BLE001  the wait has failed all the same
-        return f"it did not happen in time, and what did cannot be told: {error!r}"
+        return f"it did not happen in time, and what did cannot be shown: {error!r}"

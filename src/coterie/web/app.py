@@ -48,22 +48,25 @@ _SAFE = {
 }
 
 
-class Changes:
-    """Tells every open page which groups have changed. A slow reader gets the names together, later."""
+class ChangeFeed:
+    """Sends the names of changed groups to every open page. A slow reader gets the names together, later."""
 
     def __init__(self) -> None:
         self._listeners: dict[asyncio.Event, set[str]] = {}
 
     def publish(self, changed: set[str]) -> None:
+        """Add the names of changed groups to what each open page gets next."""
         for event, names in self._listeners.items():
             names.update(changed)
             event.set()
 
     @property
     def is_full(self) -> bool:
+        """Return whether as many pages are open as may be."""
         return len(self._listeners) >= MOST_LISTENERS
 
     async def listen(self) -> AsyncIterator[str]:
+        """Yield server-sent events for one page, until it is closed."""
         event = asyncio.Event()
         names = self._listeners[event] = set()
         try:
@@ -75,9 +78,9 @@ class Changes:
                     yield ": still here\n\n"
                     continue
                 event.clear()
-                told = json.dumps({"groups": sorted(names)})
+                changed = json.dumps({"groups": sorted(names)})
                 names.clear()
-                yield f"event: change\ndata: {told}\n\n"
+                yield f"event: change\ndata: {changed}\n\n"
         finally:
             del self._listeners[event]
 
@@ -99,7 +102,7 @@ class WebApp:
         self._sampler = sampler
         self._on_problem = on_problem
         self._on_findings = on_findings
-        self._changes = Changes()
+        self._changes = ChangeFeed()
         self._metrics = _metrics_of(groups, compatible)
 
     def guarded(self, token: str = "", host: str = "127.0.0.1") -> ASGIApp:
@@ -240,8 +243,8 @@ class _Guard:
 
         async def send_safely(message: Any) -> None:
             if message["type"] == "http.response.start":
-                told = {name.encode(): value.encode() for name, value in _SAFE.items()}
-                message["headers"] = [*message.get("headers", []), *told.items()]
+                headers = {name.encode(): value.encode() for name, value in _SAFE.items()}
+                message["headers"] = [*message.get("headers", []), *headers.items()]
             await send(message)
 
         await (self._app if refused is None else refused)(scope, receive, send_safely)

@@ -72,9 +72,9 @@ class WatchedGroup:
         ended = self.timeline.add(fact)
         if ended is None:
             return None
-        told = EndedRebalance.of_ledger(ended)
-        self.totals.add(told)
-        return told
+        rebalance = EndedRebalance.of_ledger(ended)
+        self.totals.add(rebalance)
+        return rebalance
 
     def replace(self, history: GroupHistory, ends: EndOffsets) -> list[EndedRebalance]:
         """Take a newer history. Returns the rebalances that have ended since the last one."""
@@ -234,7 +234,7 @@ class WatchedGroups:
                 ended = group.add(fact, self._source)
                 changed.add(fact.group_id)
                 if ended is not None:
-                    self._tell_ended(group, [ended])
+                    self._call_listeners(group, [ended])
         if changed:
             self.version += 1
         return changed
@@ -255,11 +255,11 @@ class WatchedGroups:
                 self._ends.add(sample.partitions, sample.at_ms)
         for group_id, history in histories.items():
             group = self._group(group_id)
-            self._tell_ended(group, group.replace(history, self._ends))
+            self._call_listeners(group, group.replace(history, self._ends))
         self.version += 1
         return set(histories)
 
-    def _tell_ended(self, group: WatchedGroup, ended: Iterable[EndedRebalance]) -> None:
+    def _call_listeners(self, group: WatchedGroup, ended: Iterable[EndedRebalance]) -> None:
         for one in ended:
             for call in self.on_rebalance:
                 call(group, one)
@@ -363,10 +363,10 @@ def _names(timeline: Timeline, history: GroupHistory) -> list[list[Any]]:
     """Return the members by number: name, client id, host, instance id, ordinal."""
     found = []
     for member in timeline.members:
-        told = history.members.get(member.member_id)
-        client = member.client_id or (told.client_id if told else "")
-        host = member.host or (told.host if told else "")
-        instance = member.instance_id or (told.instance_id if told else None)
+        known = history.members.get(member.member_id)
+        client = member.client_id or (known.client_id if known else "")
+        host = member.host or (known.host if known else "")
+        instance = member.instance_id or (known.instance_id if known else None)
         found.append([instance or client or member.member_id, client, host, instance, member.ordinal])
     return found
 

@@ -6,10 +6,10 @@ import pytest
 
 from coordinator.transactions.world import ORDERS, TX, TransactionWorld, ok, refused
 from coterie.coordinator.transactions.events import (
-    ExpiryCheckDue,
     InitProducerId,
     MarkersDelayed,
     TimeoutCheckDue,
+    TransactionalIdExpiryDue,
 )
 from coterie.coordinator.transactions.states import COMPLETE_COMMIT
 from coterie.coordinator.transactions.transaction import LAST_EPOCH
@@ -252,16 +252,16 @@ def test_an_id_expires_unless_it_has_a_transaction() -> None:
     world.init()
     world.now_ms = week - 1
     world.wall.read(1_000_000, world.now_ms)
-    world.handle(ExpiryCheckDue())
+    world.handle(TransactionalIdExpiryDue())
     assert world.state == "Empty"
     world.now_ms = week + 3_600_000
-    world.handle(ExpiryCheckDue())
+    world.handle(TransactionalIdExpiryDue())
     assert (world.state, world.log[-1].value) == ("absent", None)
     assert world.describe().error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert world.init(1000, 0) == ok(1001, 0), "whatever is given, it is new"
     world.add()
     world.now_ms += 2 * week
-    world.handle(ExpiryCheckDue())
+    world.handle(TransactionalIdExpiryDue())
     assert world.state == "Ongoing"
 
 

@@ -12,8 +12,8 @@ from coterie.coordinator.transactions.events import ProducerIdAnswer
 from coterie.coordinator.transactions.states import (
     NEXT,
     TABLES,
-    Do,
     State,
+    TransactionAction,
     produce_error,
     txn_offset_commit_error,
 )
@@ -208,7 +208,9 @@ def test_every_table_has_every_state_and_only_possible_transitions() -> None:
         assert set(table) == set(State)
     for state, following in NEXT.items():
         assert following, state
-    assert {what for table in TABLES.values() for what in table.values() if isinstance(what, Do)} == set(Do)
+    assert {what for table in TABLES.values() for what in table.values() if isinstance(what, TransactionAction)} == set(
+        TransactionAction
+    )
 
 
 @pytest.mark.parametrize(

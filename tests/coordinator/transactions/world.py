@@ -17,7 +17,7 @@ from coterie.coordinator.transactions.events import (
     InitProducerId,
     MarkerWritten,
     NeedProducerId,
-    Persist,
+    PersistTransaction,
     ProducerIdAnswer,
     TryLater,
     VerifyPartitions,
@@ -45,7 +45,7 @@ class TransactionWorld:
         self.now_ms = 0
         self.answers: dict[int, Any] = {}
         self.holds_writes = self.holds_markers = False
-        self.unwritten: list[Persist] = []
+        self.unwritten: list[PersistTransaction] = []
         self.unmarked: list[WriteMarkers] = []
         self.markers: list[tuple[int, int, bool, int, tuple[str, int]]] = []
         self.later: list[CompletionDue] = []
@@ -74,7 +74,7 @@ class TransactionWorld:
                 assert effect.token not in self.answers, "answered twice"
                 assert isinstance(effect.token, int)
                 self.answers[effect.token] = effect.answer
-            elif isinstance(effect, Persist):
+            elif isinstance(effect, PersistTransaction):
                 self.unwritten.append(effect)
                 if not self.holds_writes:
                     self.write()

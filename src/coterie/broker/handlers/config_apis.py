@@ -89,14 +89,14 @@ class ConfigApis(DataStruct, frozen=True, eq=False):
     def _settings_in_effect(self) -> BrokerSettings:
         """Return the settings of this node with its own id, addresses and directory, which options may have given."""
         node_id, metadata = self.settings.node_id, self.metadata
-        told = [
+        advertised = [
             f"{name}://{host}:{port}" for name, nodes in metadata.endpoints.items() for host, port in [nodes[node_id]]
         ]
         own = {
             "node.id": node_id,
             "log.dirs": (self.data_path(),),
             "listeners": tuple(metadata.listeners.get(node_id, self.settings.listeners)),
-            "advertised.listeners": tuple(told),
+            "advertised.listeners": tuple(advertised),
         }
         values: dict[str, Any] = {name.replace(".", "_"): value for name, value in own.items()}
         return replace(self.settings, **values, given={**self.settings.given, **dict.fromkeys(own, "the start")})

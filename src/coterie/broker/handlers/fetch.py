@@ -26,7 +26,7 @@ __all__ = ["FetchApi", "FetchDue", "Fetches", "leader_epoch_error"]
 
 NOT_SAID = -1
 _FULL_FETCH_EPOCHS = (-1, 0)
-_TELLS_LEADERS = 16
+_NAMES_LEADER = 16
 """The first version whose answers name the leader, if it is not the node that was asked."""
 _WRONG_NODE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -209,7 +209,7 @@ class Fetches:
                     left -= len(answer.records)
                 if answer.error:
                     final = True
-                    if answer.error in _WRONG_NODE and name is not None and call.version >= _TELLS_LEADERS:
+                    if answer.error in _WRONG_NODE and name is not None and call.version >= _NAMES_LEADER:
                         answer.current_leader = self._metadata.leader(name, partition.partition)
                         leaders.append(answer.current_leader)
             topics.append(FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))

@@ -33,7 +33,7 @@ __all__ = ["ProduceApi", "ProduceDue"]
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
-TELLS_LEADERS = 10
+NAMES_LEADER = 10
 """The first version whose answers name the leader, if it is not the node that was asked."""
 
 MIN_TIMEOUT_MS = 1_000
@@ -105,7 +105,7 @@ class Production:
         return self._answer(now_ms)
 
 
-class Transactional(NamedTuple):
+class TransactionalBatch(NamedTuple):
     """A batch of a transaction, for a partition that is not known to be in it."""
 
     topic: str
@@ -137,7 +137,7 @@ class ProduceApi:
         if producers and not self._may_write(call, request):
             return self._refuse_all(production, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, now_ms)
         refusal = _refusal_of(request, producers)
-        unverified: list[Transactional] = []
+        unverified: list[TransactionalBatch] = []
         names = [self._name_of(topic) for topic in request.topics]
         denied = self.auth.denied(
             call, AclOperation.WRITE, AclResourceType.TOPIC, (name for name in names if name is not None)
@@ -159,13 +159,13 @@ class ProduceApi:
                     answer.error = ErrorCode.UNKNOWN_TOPIC_ID
                 elif log is None:
                     answer.error = self.replicas.error_for(name, partition.partition)
-                    if answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= TELLS_LEADERS:
+                    if answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= NAMES_LEADER:
                         answer.current_leader = self.metadata.leader(name, partition.partition)
                         production.leaders.append(answer.current_leader)
                 elif request.acks == ACKS_ALL and self._wants_more_replicas(name):
                     answer.error = ErrorCode.NOT_ENOUGH_REPLICAS
                 elif producers and transactional_producer(partition.records) is not None:
-                    batch = Transactional(name, partition.partition, log, partition.records or b"", answer)
+                    batch = TransactionalBatch(name, partition.partition, log, partition.records or b"", answer)
                     effects += self._write_or_ask(production, batch, unverified, now_ms)
                 else:
                     effects += self._append(production, log, partition.records, answer, now_ms)
@@ -194,7 +194,7 @@ class ProduceApi:
         return production.settle(now_ms)
 
     def _write_or_ask(
-        self, production: Production, batch: Transactional, unverified: list[Transactional], now_ms: int
+        self, production: Production, batch: TransactionalBatch, unverified: list[TransactionalBatch], now_ms: int
     ) -> Effects:
         """Write a batch whose transaction is open in the partition; of others the coordinator is asked (TP2)."""
         log = batch.log
@@ -214,7 +214,7 @@ class ProduceApi:
         return []
 
     def _ask(
-        self, production: Production, producer: TransactionalProducer, waiting: list[Transactional], now_ms: int
+        self, production: Production, producer: TransactionalProducer, waiting: list[TransactionalBatch], now_ms: int
     ) -> Effects:
         version = production.call.version
         production.hold(batch.answer for batch in waiting)
@@ -237,7 +237,7 @@ class ProduceApi:
             return self.transactional_writes.verify(producer, partitions, admitted, now_ms)
         return self.transactional_writes.add(producer, partitions, admitted, now_ms, tries_again=True)
 
-    def _append_transactional(self, production: Production, batch: Transactional, now_ms: int) -> Effects:
+    def _append_transactional(self, production: Production, batch: TransactionalBatch, now_ms: int) -> Effects:
         is_strict = production.call.version >= ADDS_PARTITIONS
         return self._append(production, batch.log, batch.records, batch.answer, now_ms, is_strict=is_strict)
 

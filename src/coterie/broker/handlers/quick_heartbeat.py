@@ -79,7 +79,7 @@ class QuickHeartbeat:
             if self._meant is None or (self._authorizer is not None and not self._may(self._meant.group_id)):
                 return None
             if self._meant.instance_id is not None and not coordinator.holds_instance(self._meant):
-                return None  # it is refused, which is also told as a fact
+                return None  # it is refused, which is also a fact
             (reply,) = coordinator.handle(self._meant, now_ms)
         except Exception:  # noqa: BLE001  the plain way will say what is wrong, with the frame or with us
             return None

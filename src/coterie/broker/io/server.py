@@ -190,13 +190,13 @@ class Server:
             of_listener = {endpoint: settings.of_listener(endpoint) for endpoint, _ in listeners}
             tls = {endpoint.name: ListenerTls(own) for endpoint, own in of_listener.items() if endpoint.has_tls}
             for own in of_listener.values():
-                parse_mapping_rules(own.ssl_principal_mapping_rules)  # a mistake in them is told at the start
+                parse_mapping_rules(own.ssl_principal_mapping_rules)  # a mistake in them is an error at the start
             for index in range(nodes):
                 for endpoint, advertised in listeners:
                     number = ports[len(self.ports)] if ports else _further(endpoint.port, index)
                     here = endpoint._replace(port=number)
-                    told = (advertised[0], _further(advertised[1], index)) if advertised else None
-                    taken = Port(here, told, tls.get(endpoint.name), self)
+                    shown = (advertised[0], _further(advertised[1], index)) if advertised else None
+                    taken = Port(here, shown, tls.get(endpoint.name), self)
                     await taken.take()
                     self.ports.append(taken)
             self._files |= {f"the certificate of listener {name}": each for name, each in tls.items()}

@@ -1,4 +1,4 @@
-"""AuthHelper tells handlers what the client of a call may do. Without an authorizer, every client may do everything.
+"""AuthHelper decides what the client of a call may do. Without an authorizer, every client may do everything.
 
 Each handler asks at the beginning, before it looks whether what was asked for exists. What an API needs is where it is
 handled, and in section 7 of docs/semantics-security.md. Denials become facts, as Kafka writes them to its audit log

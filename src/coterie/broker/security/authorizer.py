@@ -166,7 +166,7 @@ class StandardAuthorizer:
         An ALLOW counts unless a DENY covers its whole pattern: the same literal, a prefix of it, or `*`.
         """
         if self.authorize(principal, host, operation, resource_type, _HARDCODED):
-            return True  # super users, and everybody where there are no ACLs
+            return True  # super users, and all clients where there are no ACLs
         acls = self._acls[resource_type]
         peer = host_text(host)
 

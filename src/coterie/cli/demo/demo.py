@@ -78,7 +78,7 @@ def check(
 
 
 def _nothing_lost(ends: Mapping[int, int], done: Mapping[str, Sequence[Place]]) -> Guarantee:
-    seen = {place for places in done.values() for place in places}
+    seen = {one for records in done.values() for one in records}
     missing = [(partition, at) for partition, end in ends.items() for at in range(end) if (partition, at) not in seen]
     found = f"{sum(ends.values())} produced, {len(missing)} missing"
     if missing:
@@ -88,7 +88,7 @@ def _nothing_lost(ends: Mapping[int, int], done: Mapping[str, Sequence[Place]]) 
 
 def _done_twice(done: Mapping[str, Sequence[Place]], crashed: set[str]) -> Guarantee:
     """A record may be processed twice only if a crashed member was one of the two."""
-    times = Counter(place for places in done.values() for place in places)
+    times = Counter(one for records in done.values() for one in records)
     twice = {place for place, count in times.items() if count > 1}
     excused = {place for name in crashed for place in done.get(name, ()) if place in twice}
     return Guarantee(

@@ -114,9 +114,9 @@ class DemoGroup:
         if self._failure is not None:
             raise self._failure
         described = checked(self.admin.describe_topics([TOPIC]))[TOPIC]
-        places = [TopicPartition(TOPIC, one.partition) for one in described.partitions]
-        ends = checked(self.admin.list_offsets(dict.fromkeys(places, LATEST)))
-        return {place.partition: found.offset for place, found in ends.items()}
+        partitions = [TopicPartition(TOPIC, one.partition) for one in described.partitions]
+        ends = checked(self.admin.list_offsets(dict.fromkeys(partitions, LATEST)))
+        return {partition.partition: found.offset for partition, found in ends.items()}
 
     # --- members ------------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class FetchDriver:
             AskCommitted: self._ask_committed,
             AskOffsets: self._ask_offsets,
             AskEpochEnds: self._ask_epoch_ends,
-            LogTruncated: self._tell_truncation,
+            LogTruncated: self._log_truncation,
             RefreshLeaders: self._refresh_leaders,
         }
 
@@ -166,7 +166,7 @@ class FetchDriver:
         with self.lock:
             self.fetcher.epoch_ends_found(effect, answer, self._clock_ms())
 
-    async def _tell_truncation(self, effect: LogTruncated) -> None:
+    async def _log_truncation(self, effect: LogTruncated) -> None:
         self._log.write(effect)
 
     async def _refresh_leaders(self, effect: RefreshLeaders) -> None:

@@ -38,7 +38,7 @@ class TopicWatch:
         self._topics: Collection[str] | None = ()
         self._seen: Mapping[str, AssignorTopic] | None = None
         self._looked_at = cluster.metadata
-        self._is_looking = False
+        self._is_refreshing = False
 
     def watch(self, topics: Collection[str] | None) -> None:
         """Keep what is known of these fresh; None: of all topics."""
@@ -50,8 +50,8 @@ class TopicWatch:
             self._look()
 
     def _look(self) -> None:
-        if not self._is_looking:
-            self._is_looking = True
+        if not self._is_refreshing:
+            self._is_refreshing = True
             self._tasks.start(self._refresh())
 
     async def _refresh(self) -> None:
@@ -61,18 +61,18 @@ class TopicWatch:
         except KafkaError as error:
             self._log.warn(error)
         finally:
-            self._is_looking = False
+            self._is_refreshing = False
         if asked != self._topics:
             self._look()
             return
         self.look_again()
-        self._tell_missing(asked or ())
-        self._tell_denied(asked or ())
+        self._report_missing(asked or ())
+        self._report_denied(asked or ())
         is_complete = asked is None or all(name in (self._seen or ()) for name in asked)
         after_ms = settings.metadata_max_age_ms if is_complete else settings.retry_backoff_max_ms
         self._tasks.arm("watch", self._cluster.clock_ms() + after_ms, self._look)
 
-    def _tell_missing(self, asked: Collection[str]) -> None:
+    def _report_missing(self, asked: Collection[str]) -> None:
         """Warn about missing topics at the second check: a topic that is being created is missing at the first."""
         now_ms, group_id, known = self._cluster.clock_ms(), self._settings.group_id or "", self._cluster.metadata.topics
         before, self._missing = self._missing, {}
@@ -86,7 +86,7 @@ class TopicWatch:
             if before.get(name) is False:
                 self._log.write(TopicMissing(now_ms, group_id, name, error))
 
-    def _tell_denied(self, asked: Collection[str]) -> None:
+    def _report_denied(self, asked: Collection[str]) -> None:
         known, code = self._cluster.metadata.topics, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         denied = sorted(name for name in asked if name in known and known[name].error is code)
         if denied:

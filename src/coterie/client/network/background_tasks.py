@@ -24,7 +24,7 @@ class BackgroundTasks:
     """The tasks of one client. It must be created in the event loop that it runs on."""
 
     def __init__(self, clock_ms: Callable[[], int], on_mistake: Callable[[Exception], None]) -> None:
-        """`on_mistake` is called with the error of a task that failed: silence would look like a quiet topic."""
+        """`on_mistake` is called with the error of a task that failed: it would look like a topic without records."""
         self.loop = asyncio.get_running_loop()
         self._clock_ms = clock_ms
         self.is_closed = False

@@ -45,11 +45,11 @@ __all__ = ["BrokerConnection", "Versions", "version_after_refusal"]
 
 
 class Versions:
-    def __init__(self, whose: object, told: api_versions.Response) -> None:
+    def __init__(self, whose: object, answer: api_versions.Response) -> None:
         """`whose`: the broker, as errors name it."""
         self._whose = whose
-        self._theirs = {each.api_key: range(each.min_version, each.max_version + 1) for each in told.api_keys}
-        self._features = {each.name: each.max_version_level for each in told.finalized_features}
+        self._theirs = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+        self._features = {each.name: each.max_version_level for each in answer.finalized_features}
         self._chosen: dict[tuple[int, int | None], int] = {}
 
     def of(self, api: ModuleType, at_most: int | None = None) -> int:

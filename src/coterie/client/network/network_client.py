@@ -78,7 +78,7 @@ class NetworkClient:
         self._log = log
         self._measured = measured or ClientMetrics()
         self.metadata = Metadata()
-        # Bootstrap servers have numbers below zero until the cluster tells its own.
+        # Bootstrap servers have numbers below zero until the answer of Metadata has those of the nodes.
         self._seeds = {-1 - at: Node(-1 - at, *address) for at, address in enumerate(settings.addresses)}
         self._coordinators: dict[int, Node] = {}
         self._connections: dict[_Key, BrokerConnection] = {}

@@ -53,7 +53,7 @@ from coterie.client.producer.record_accumulator import RecordAccumulator
 from coterie.client.producer.record_appender import AccumulatorSettings
 from coterie.client.producer.transaction_driver import TransactionDriver
 from coterie.client.producer.transaction_events import PartitionsWanted, ProduceFailed
-from coterie.client.producer.transaction_manager import TransactionManager, TransactionSettings
+from coterie.client.producer.transaction_manager import TransactionBackoff, TransactionManager
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, TransactionAbortedError
 from coterie.protocol.apis import init_producer_id, produce
@@ -111,7 +111,7 @@ class Sender:
         """Partitions whose records are sent again, which was logged."""
         self.transactions: TransactionDriver | None = None
         if settings.transactional_id is not None:
-            waits = TransactionSettings(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+            waits = TransactionBackoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
             manager = TransactionManager(settings.transactional_id, waits, runtime.rng.random)
             self.transactions = TransactionDriver(manager, self, self._cluster)
 
@@ -271,7 +271,7 @@ class Sender:
             answers = await self._produce(sent)
         except KafkaError as error:
             self.handle(Unanswered(sent, error))
-            self._tell_retries(sent)
+            self._log_retries(sent)
         except CoterieError as error:  # the cluster was closed under it
             self.handle(Unanswered(sent, KafkaError(str(error), ErrorCode.NETWORK_EXCEPTION)))
         except Exception as error:
@@ -279,9 +279,9 @@ class Sender:
             raise
         else:
             self.handle(Answered(sent, answers))
-            self._tell_retries(sent)
+            self._log_retries(sent)
 
-    def _tell_retries(self, sent: SendBatches) -> None:
+    def _log_retries(self, sent: SendBatches) -> None:
         again = sum(len(batch) for batch in sent.batches if not batch.is_settled and batch.error is not None)
         if again:
             self._measured.retried.record(again, self.clock_ms())

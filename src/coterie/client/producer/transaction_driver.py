@@ -22,7 +22,7 @@ from coterie.client.producer.transaction_states import (
     FATAL_ERROR,
     IN_TRANSACTION,
     UNINITIALIZED,
-    Call,
+    TransactionCall,
 )
 from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from coterie.errors import (
@@ -52,10 +52,10 @@ _EXPLICIT = {add_partitions_to_txn: 3, end_txn: 4, txn_offset_commit: 4}
 _IMPLICIT = {end_txn: 5, txn_offset_commit: 5}
 _WITH_GROUP_METADATA = 3
 """The first version of TxnOffsetCommit that has the generation and the member."""
-_ASKED: Mapping[Call, Callable[[int], events.Event]] = {
-    Call.INIT: events.InitAsked,
-    Call.COMMIT: events.CommitAsked,
-    Call.ABORT: events.AbortAsked,
+_ASKED: Mapping[TransactionCall, Callable[[int], events.Event]] = {
+    TransactionCall.INIT: events.InitAsked,
+    TransactionCall.COMMIT: events.CommitAsked,
+    TransactionCall.ABORT: events.AbortAsked,
 }
 _WITH_PRODUCER_ID = 3
 """The first version of InitProducerId that takes the present epoch (KIP-360)."""
@@ -68,7 +68,7 @@ class TransactionDriver:
         self._cluster = cluster
         self._tokens = count()
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._unfinished: tuple[Call, asyncio.Future[None]] | None = None
+        self._unfinished: tuple[TransactionCall, asyncio.Future[None]] | None = None
         """The init, commit or abort whose end nobody has heard of yet."""
         self._timer: asyncio.TimerHandle | None = None
         self._logged_producer_id = NO_PRODUCER.producer_id
@@ -80,31 +80,31 @@ class TransactionDriver:
         return self.manager.state is UNINITIALIZED
 
     async def init(self, timeout_s: float | None) -> None:
-        await self._until_ended(Call.INIT, timeout_s)
+        await self._until_ended(TransactionCall.INIT, timeout_s)
 
     async def begin(self) -> None:
-        self._check_nothing_is_unfinished(Call.BEGIN)
+        self._check_nothing_is_unfinished(TransactionCall.BEGIN)
         self.handle(events.BeginAsked())
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata, timeout_s: float | None
     ) -> None:
-        self.manager.check(Call.SEND_OFFSETS)
+        self.manager.check(TransactionCall.SEND_OFFSETS)
         if not offsets:
             return
         token, ended = self._new_call()
         self.handle(events.SendOffsetsAsked(token, offsets, group))
-        await self._wait(Call.SEND_OFFSETS, ended, timeout_s)
+        await self._wait(TransactionCall.SEND_OFFSETS, ended, timeout_s)
 
     async def commit(self, timeout_s: float | None) -> None:
-        await self._until_ended(Call.COMMIT, timeout_s)
+        await self._until_ended(TransactionCall.COMMIT, timeout_s)
 
     async def abort(self, timeout_s: float | None) -> None:
-        await self._until_ended(Call.ABORT, timeout_s)
+        await self._until_ended(TransactionCall.ABORT, timeout_s)
 
     async def share(self) -> ProducerIdAndEpoch:
         """Return the identity with which other processes can write to the transaction (`transaction_worker.py`)."""
-        self.manager.check(Call.SEND)
+        self.manager.check(TransactionCall.SEND)
         if not self.manager.adds_implicitly:
             raise UnsupportedVersionError(
                 "a transaction can be shared if the cluster has the feature transaction.version 2: Kafka 4.0 or newer"
@@ -132,7 +132,7 @@ class TransactionDriver:
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # also if nobody waits any more
         return token, ended
 
-    async def _until_ended(self, call: Call, timeout_s: float | None) -> None:
+    async def _until_ended(self, call: TransactionCall, timeout_s: float | None) -> None:
         if self._unfinished is None:
             self.manager.check(call)
             token, ended = self._new_call()
@@ -143,19 +143,19 @@ class TransactionDriver:
         _, ended = self._unfinished
         await self._wait(call, ended, timeout_s)
 
-    def _check_nothing_is_unfinished(self, call: Call) -> None:
+    def _check_nothing_is_unfinished(self, call: TransactionCall) -> None:
         if self._unfinished is not None and self._unfinished[0] is not call:
             raise IllegalStateError(
                 f"{call} is not possible now: {self._unfinished[0]} has not ended. Call that again to wait for its end"
             )
 
-    async def _wait(self, call: Call, ended: asyncio.Future[None], timeout_s: float | None) -> None:
+    async def _wait(self, call: TransactionCall, ended: asyncio.Future[None], timeout_s: float | None) -> None:
         within_s = self._sender.settings.max_block_ms / 1000 if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(within_s):
                 await asyncio.shield(ended)
         except TimeoutError:
-            more = "" if call is Call.SEND_OFFSETS else ". It goes on: call it again to wait for its end"
+            more = "" if call is TransactionCall.SEND_OFFSETS else ". It goes on: call it again to wait for its end"
             raise RequestTimedOutError(f"{call} has not ended within {within_s:g} s{more}") from None
         finally:
             if ended.done() and self._unfinished is not None and self._unfinished[1] is ended:
@@ -195,7 +195,7 @@ class TransactionDriver:
                 sender.begin(self._drop(number, error))
             case events.FailProducer(error):
                 sender.fail_for_good(error)
-            case events.Ended(token, failure):
+            case events.CallEnded(token, failure):
                 self._end(token, failure)
 
     def _end(self, token: int, error: KafkaError | None) -> None:

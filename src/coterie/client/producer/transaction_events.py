@@ -123,14 +123,16 @@ class FailProducer:
 
 
 @dataclass(slots=True)
-class Ended:
+class CallEnded:
     """The call with this token has ended."""
 
     token: int
     error: KafkaError | None = None
 
 
-Effect = Ask | WakeAt | BeginBatches | TakePartitions | UseIdentity | FlushBatches | DropBatches | FailProducer | Ended
+Effect = (
+    Ask | WakeAt | BeginBatches | TakePartitions | UseIdentity | FlushBatches | DropBatches | FailProducer | CallEnded
+)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

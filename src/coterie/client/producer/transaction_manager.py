@@ -1,6 +1,6 @@
 """The transactions of a producer, without I/O: calls and answers come in, requests go out (KIP-98, KIP-890).
 
-    manager = TransactionManager("payments", TransactionSettings(), rng)
+    manager = TransactionManager("payments", TransactionBackoff(), rng)
     for effect in manager.handle(InitAsked(token), now_ms): ...
 
 `transaction_states.py` has the states, the calls that each allows, and what every error means. One request at a time is
@@ -31,11 +31,11 @@ from coterie.client.producer.transaction_events import (
     Ask,
     BeginAsked,
     BeginBatches,
+    CallEnded,
     CommitAsked,
     CommitOffsets,
     DropBatches,
     Effect,
-    Ended,
     EndTxn,
     Event,
     FailProducer,
@@ -66,9 +66,9 @@ from coterie.client.producer.transaction_states import (
     READY,
     UNINITIALIZED,
     WHAT_TO_DO,
-    Call,
     ErrorClass,
     TransactionApi,
+    TransactionCall,
     TransactionState,
     enter,
     error_class,
@@ -85,13 +85,17 @@ _UNKNOWN_FATE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionSettings:
+class TransactionBackoff:
+    """How long a transactional producer waits before it repeats a request."""
+
     retry_backoff_ms: int = _DEFAULTS.retry_backoff_ms
     retry_backoff_max_ms: int = _DEFAULTS.retry_backoff_max_ms
 
 
 class TransactionManager:
-    def __init__(self, transactional_id: str, settings: TransactionSettings, chance: Callable[[], float]) -> None:
+    """Decides which request of a transaction is due, and what an error means for the transaction."""
+
+    def __init__(self, transactional_id: str, settings: TransactionBackoff, chance: Callable[[], float]) -> None:
         """`chance` returns a random number from 0 to 1."""
         self.transactional_id = transactional_id
         self.state: TransactionState = UNINITIALIZED
@@ -128,7 +132,7 @@ class TransactionManager:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def check(self, call: Call) -> None:
+    def check(self, call: TransactionCall) -> None:
         """Raise if the call is not possible in this state."""
         if self.state not in ALLOWED[call]:
             raise self._refusal(call)
@@ -136,13 +140,13 @@ class TransactionManager:
     def check_send(self) -> None:
         """Raise if there is no transaction for a record. It is called for each record, by any thread."""
         if self.state is not IN_TRANSACTION:
-            raise self._refusal(Call.SEND)
+            raise self._refusal(TransactionCall.SEND)
 
     def note_sent_elsewhere(self) -> None:
         """Another process may write to the transaction from now on, so that EndTxn is needed."""
         self._is_begun = True
 
-    def _refusal(self, call: Call) -> CoterieError:
+    def _refusal(self, call: TransactionCall) -> CoterieError:
         if self.error is not None:
             return type(self.error)(str(self.error), self.error.code)
         return IllegalStateError(f"{call} is not possible now: {WHAT_TO_DO[self.state]}")
@@ -150,26 +154,27 @@ class TransactionManager:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Handle an event, and return the effects that the driver has to perform."""
         effects: list[Effect] = []
         match event:
             case InitAsked(token):
-                self.check(Call.INIT)
+                self.check(TransactionCall.INIT)
                 enter(self, INITIALIZING)
                 self._call = token
             case BeginAsked():
-                self.check(Call.BEGIN)
+                self.check(TransactionCall.BEGIN)
                 self._begin(effects)
             case SendOffsetsAsked(token, offsets, group):
-                self.check(Call.SEND_OFFSETS)
+                self.check(TransactionCall.SEND_OFFSETS)
                 self._is_begun = self._is_begun or self.adds_implicitly
                 self._offsets.append(CommitOffsets(token, offsets, group))
             case CommitAsked(token):
-                self.check(Call.COMMIT)
+                self.check(TransactionCall.COMMIT)
                 enter(self, COMMITTING)
                 self._call = token
                 effects.append(FlushBatches(self._next_flush()))
             case AbortAsked(token):
-                self.check(Call.ABORT)
+                self.check(TransactionCall.ABORT)
                 self._abort(token, effects)
             case PartitionsWanted(partitions):
                 if self.state in {IN_TRANSACTION, COMMITTING}:
@@ -214,7 +219,7 @@ class TransactionManager:
     def _give_up_requests(self, error: KafkaError, effects: list[Effect]) -> None:
         """Forget what the transaction was to add. A request whose fate is unknown is asked again before EndTxn."""
         self._wanted.clear()
-        effects += [Ended(each.token, error) for each in self._offsets]
+        effects += [CallEnded(each.token, error) for each in self._offsets]
         self._offsets.clear()
         self._give_up_doing()
 
@@ -252,7 +257,7 @@ class TransactionManager:
             case CommitOffsets(token):
                 if self._offsets and self._offsets[0] is request:  # otherwise it was given up
                     self._offsets.popleft()
-                    effects.append(Ended(token))
+                    effects.append(CallEnded(token))
             case EndTxn():
                 self._end(answer, effects)
 
@@ -276,7 +281,7 @@ class TransactionManager:
 
     def _end_call(self, error: KafkaError | None, effects: list[Effect]) -> None:
         if self._call is not None:
-            effects.append(Ended(self._call, error))
+            effects.append(CallEnded(self._call, error))
             self._call = None
 
     # --- errors -------------------------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 class TransactionState(StrEnum):
+    """The states of a transactional producer."""
+
     UNINITIALIZED = "Uninitialized"
     INITIALIZING = "Initializing"
     READY = "Ready"
@@ -67,6 +69,7 @@ NEXT: Mapping[TransactionState, frozenset[TransactionState]] = {
 
 
 def enter(manager: TransactionManager, state: TransactionState) -> None:
+    """Change the state of a producer, if the table allows that."""
     if state not in NEXT[manager.state]:
         raise IllegalTransitionError(f"a transactional producer cannot go from {manager.state} to {state}")
     manager.state = state
@@ -75,7 +78,7 @@ def enter(manager: TransactionManager, state: TransactionState) -> None:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-class Call(StrEnum):
+class TransactionCall(StrEnum):
     """The methods of a transactional producer."""
 
     INIT = "init_transactions()"
@@ -86,13 +89,13 @@ class Call(StrEnum):
     ABORT = "abort_transaction()"
 
 
-ALLOWED: Mapping[Call, frozenset[TransactionState]] = {
-    Call.INIT: frozenset({UNINITIALIZED}),
-    Call.BEGIN: frozenset({READY}),
-    Call.SEND: frozenset({IN_TRANSACTION}),
-    Call.SEND_OFFSETS: frozenset({IN_TRANSACTION}),
-    Call.COMMIT: frozenset({IN_TRANSACTION}),
-    Call.ABORT: frozenset({IN_TRANSACTION, ABORTABLE_ERROR}),
+ALLOWED: Mapping[TransactionCall, frozenset[TransactionState]] = {
+    TransactionCall.INIT: frozenset({UNINITIALIZED}),
+    TransactionCall.BEGIN: frozenset({READY}),
+    TransactionCall.SEND: frozenset({IN_TRANSACTION}),
+    TransactionCall.SEND_OFFSETS: frozenset({IN_TRANSACTION}),
+    TransactionCall.COMMIT: frozenset({IN_TRANSACTION}),
+    TransactionCall.ABORT: frozenset({IN_TRANSACTION, ABORTABLE_ERROR}),
 }
 """The states in which a call is possible. In AbortableError and FatalError all others raise that error."""
 
@@ -111,6 +114,8 @@ WHAT_TO_DO: Mapping[TransactionState, str] = {
 
 
 class TransactionApi(StrEnum):
+    """The requests of a transactional producer."""
+
     FIND_COORDINATOR = "FindCoordinator"
     INIT_PRODUCER_ID = "InitProducerId"
     ADD_PARTITIONS = "AddPartitionsToTxn"
@@ -209,6 +214,7 @@ UNLISTED: Mapping[TransactionApi, ErrorClass] = {
 
 
 def error_class(api: TransactionApi, error: KafkaError) -> ErrorClass:
+    """Return what an error of a request means for the producer."""
     if isinstance(error, AuthenticationError):
         return ErrorClass.CONFIGURATION
     return ON_ERROR[api].get(error.code, UNLISTED[api])

@@ -7,7 +7,7 @@ disk, one field written. A session expires when its member was silent, or when a
 from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply, SessionDue
-from coterie.coordinator.classic.fencing import tell_fenced
+from coterie.coordinator.classic.fencing import report_fenced
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import complete_join_phase, start_rebalance
 from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT, ON_REMOVAL, PREPARING_REBALANCE, Do
@@ -21,8 +21,8 @@ def heartbeat(group: Group, request: Heartbeat, now_ms: int) -> Effects:
     if member is None or request.instance_id is not None or request.generation_id != group.generation_id:
         error = _validate_heartbeat(group, request)  # an ordinary heartbeat has nothing that could be refused
         if error:
-            told = tell_fenced(group, "Heartbeat", request.member_id, request.instance_id, error, now_ms)
-            return [Reply(request.token, error), *told]
+            reported = report_fenced(group, "Heartbeat", request.member_id, request.instance_id, error, now_ms)
+            return [Reply(request.token, error), *reported]
         member = group.members[request.member_id]
     moved = group.expect_by(member, now_ms + member.session_timeout_ms)
     reply = Reply(request.token, ON_HEARTBEAT[group.state])

@@ -16,7 +16,7 @@ from coterie.coordinator.classic.effects import (
     StaticMemberWritten,
     error_for_client,
 )
-from coterie.coordinator.classic.fencing import tell_fenced, tell_waiting_fenced
+from coterie.coordinator.classic.fencing import report_fenced, report_waiting_fenced
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import maybe_complete_join_phase, start_rebalance
 from coterie.coordinator.classic.member_bytes import why_too_large
@@ -102,8 +102,8 @@ def _join_existing_group(group: Group, request: JoinGroup, now_ms: int) -> Effec
         return _add(group, request, request.member_id, now_ms)
     error = group.validate_member(request.member_id, request.instance_id)
     if error:
-        told = tell_fenced(group, "JoinGroup", request.member_id, request.instance_id, error, now_ms)
-        return [*_refuse(request, error), *told]
+        reported = report_fenced(group, "JoinGroup", request.member_id, request.instance_id, error, now_ms)
+        return [*_refuse(request, error), *reported]
     return _known_member(group, request, now_ms)
 
 
@@ -211,7 +211,7 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     group.update(member, request)
     member.is_restored = False
     group.park_join(member, request.token, now_ms)
-    effects: Effects = [_tell_rejoined(group, member, now_ms)]
+    effects: Effects = [_rejoined_fact(group, member, now_ms)]
     if what is Do.START_REBALANCE:
         return effects + start_rebalance(group, now_ms, cause, member.member_id, request.reason)
     return effects + maybe_complete_join_phase(group, now_ms)
@@ -230,7 +230,7 @@ def _cause_of_rejoin(member: ClassicGroupMember, request: JoinGroup, *, same: bo
     return Cause.PROTOCOLS_CHANGED
 
 
-def _tell_rejoined(group: Group, member: ClassicGroupMember, now_ms: int) -> Emit:
+def _rejoined_fact(group: Group, member: ClassicGroupMember, now_ms: int) -> Emit:
     metadata = member.metadata(group.protocol_name)
     fact: Fact = MemberRejoined(now_ms, group.group_id, member.member_id, metadata)
     return Emit(fact)
@@ -255,7 +255,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
 
     new = group.rename(old, _new_id(instance_id, request.fresh_id))
     for name in waiting[:1]:
-        effects.append(tell_waiting_fenced(group, name, old.member_id, instance_id, new.member_id, now_ms))
+        effects.append(report_waiting_fenced(group, name, old.member_id, instance_id, new.member_id, now_ms))
     new.awaits_sync = old.awaits_sync
     effects += group.expect_by(new, now_ms + new.session_timeout_ms)  # the old session timeout, once more
     group.update(new, request)
@@ -264,7 +264,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
 
     what = ON_JOIN_STATIC_RETURN[group.state]
     if what is Do.PARK:
-        return [*effects, _tell_rejoined(group, new, now_ms), *maybe_complete_join_phase(group, now_ms)]
+        return [*effects, _rejoined_fact(group, new, now_ms), *maybe_complete_join_phase(group, now_ms)]
     if what is Do.REPLACE and group.vote() == group.protocol_name:
         written = StaticMemberWritten(
             group_id=group.group_id,
@@ -281,7 +281,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
         assignments = {member.member_id: member.assignment for member in group.members.values()}
         return [*effects, group.write(assignments, written)]
     cause = Cause.STATIC_MEMBER_CHANGED_VOTE if group.state is STABLE else Cause.STATIC_MEMBER_REPLACED
-    rejoined = _tell_rejoined(group, new, now_ms)
+    rejoined = _rejoined_fact(group, new, now_ms)
     return [*effects, rejoined, *start_rebalance(group, now_ms, cause, new.member_id, request.reason)]
 
 

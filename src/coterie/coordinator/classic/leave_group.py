@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Effects, EmptyWritten, Persist, Reply
-from coterie.coordinator.classic.fencing import tell_fenced
+from coterie.coordinator.classic.fencing import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import maybe_complete_join_phase, start_rebalance
 from coterie.coordinator.classic.states import ON_REMOVAL, Do
@@ -22,7 +22,7 @@ def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
         member_id, error = _who(group, leaving)
         answers.append(LeftMember(leaving.member_id, leaving.instance_id, error))
         if error:
-            effects += tell_fenced(group, "LeaveGroup", leaving.member_id, leaving.instance_id, error, now_ms)
+            effects += report_fenced(group, "LeaveGroup", leaving.member_id, leaving.instance_id, error, now_ms)
             continue
         if member_id in group.pending:
             effects += group.forget_pending(member_id)

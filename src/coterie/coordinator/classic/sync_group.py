@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, error_for_client
-from coterie.coordinator.classic.fencing import tell_fenced
+from coterie.coordinator.classic.fencing import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import answer_parked_syncs, start_rebalance
 from coterie.coordinator.classic.states import COMPLETING_REBALANCE, ON_SYNC, STABLE, Do, enter
@@ -21,8 +21,8 @@ from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
     error = _validate_sync_group(group, request)
     if error:
-        told = tell_fenced(group, "SyncGroup", request.member_id, request.instance_id, error, now_ms)
-        return [Reply(request.token, SyncedGroup(error)), *told]
+        reported = report_fenced(group, "SyncGroup", request.member_id, request.instance_id, error, now_ms)
+        return [Reply(request.token, SyncedGroup(error)), *reported]
     what = ON_SYNC[group.state]
     if isinstance(what, ErrorCode):
         return [Reply(request.token, SyncedGroup(what))]

@@ -225,7 +225,7 @@ def assigned_fact(group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int
 
 
 def rebalance_ended(group: ConsumerGroup, now_ms: int) -> list[Fact]:
-    """Return the event that a rebalance has ended, if all members have what they shall have, and it was not told."""
+    """Return the fact that a rebalance has ended, if all members have what they shall have; it is emitted once."""
     if not group.is_rebalancing or group.group_epoch != group.assignment_epoch or not group.all_reconciled():
         return []
     group.is_rebalancing = False

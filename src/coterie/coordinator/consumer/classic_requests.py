@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from uuid import UUID
 
 from coterie.coordinator.classic.effects import Arm, Disarm, Effects, Reply
-from coterie.coordinator.classic.fencing import tell_fenced
+from coterie.coordinator.classic.fencing import report_fenced
 from coterie.coordinator.classic.join_group import join_precheck
 from coterie.coordinator.classic.member_bytes import OVERHEAD, bytes_of_protocols
 from coterie.coordinator.classic.sync_group import sync_precheck
@@ -68,10 +68,10 @@ def join_of_classic(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Ef
     if not error and not request.member_id and request.needs_member_id and request.instance_id is None:
         return [Reply(request.token, JoinedGroup(ErrorCode.MEMBER_ID_REQUIRED, member_id))]  # and nothing is kept
     error = error or _static_refused(group, request)
-    told = tell_fenced(group, "JoinGroup", request.member_id, request.instance_id, error, now_ms)
+    reported = report_fenced(group, "JoinGroup", request.member_id, request.instance_id, error, now_ms)
     subscription = None if error else _subscription(request)
     if subscription is None:
-        return [Reply(request.token, JoinedGroup(error or ErrorCode.UNKNOWN_SERVER_ERROR, "")), *told]
+        return [Reply(request.token, JoinedGroup(error or ErrorCode.UNKNOWN_SERVER_ERROR, "")), *reported]
     holder = None if request.instance_id is None else group.static.get(request.instance_id)
     return _accept(group, request, member_id, group.members.get(holder or member_id), subscription, now_ms)
 
@@ -196,8 +196,8 @@ def sync_of_classic(group: ConsumerGroup, request: SyncGroup, now_ms: int) -> Ef
     """Answer with the current assignment, in the version of the member's subscription."""
     error = sync_precheck(request, group.settings) or _refused(group, request)
     if error:
-        told = tell_fenced(group, "SyncGroup", request.member_id, request.instance_id, error, now_ms)
-        return [Reply(request.token, SyncedGroup(error)), *told]
+        reported = report_fenced(group, "SyncGroup", request.member_id, request.instance_id, error, now_ms)
+        return [Reply(request.token, SyncedGroup(error)), *reported]
     member = group.members[request.member_id]
     protocol = member.metadata.classic_protocols[0]
     if request.protocol_type not in {None, CONSUMER} or request.protocol_name not in {None, protocol.name}:
@@ -220,8 +220,8 @@ def heartbeat_of_classic(group: ConsumerGroup, request: Heartbeat, now_ms: int) 
     """Answer whether the member has to rejoin. The answer does not wait for a write: it can only be too early."""
     error = _refused(group, request)
     if error:
-        told = tell_fenced(group, "Heartbeat", request.member_id, request.instance_id, error, now_ms)
-        return [Reply(request.token, error), *told]
+        reported = report_fenced(group, "Heartbeat", request.member_id, request.instance_id, error, now_ms)
+        return [Reply(request.token, error), *reported]
     member = group.members[request.member_id]
     effects = group.expect(member.member_id, now_ms)
     error = ON_CLASSIC_HEARTBEAT[_situation(group, member)]
@@ -282,17 +282,17 @@ def leave_of_classic(group: ConsumerGroup, request: LeaveGroup, now_ms: int) -> 
     change = Change(group, now_ms)
     answers: list[LeftMember] = []
     gone: dict[str, ConsumerGroupMember] = {}
-    told: Effects = []
+    reported: Effects = []
     for leaving in request.members:
         member_id, error = _who(group, leaving)
-        told += tell_fenced(group, "LeaveGroup", leaving.member_id, leaving.instance_id, error, now_ms)
+        reported += report_fenced(group, "LeaveGroup", leaving.member_id, leaving.instance_id, error, now_ms)
         answers.append(LeftMember(leaving.member_id, leaving.instance_id, error))
         if not error and member_id not in gone:
             member = gone[member_id] = group.members[member_id]
             fact = MemberLeft(now_ms, group.group_id, member_id, member.metadata.instance_id, leaving.reason)
             change.facts.append(fact)
     answer = LeftGroup(ErrorCode.NONE, answers)
-    return [*told, *remove(change, list(gone.values()), Cause.MEMBER_LEFT, request, answer)]
+    return [*reported, *remove(change, list(gone.values()), Cause.MEMBER_LEFT, request, answer)]
 
 
 def _who(group: ConsumerGroup, leaving: LeavingMember) -> tuple[str, ErrorCode]:

@@ -211,7 +211,7 @@ class ConsumerGroup(OffsetsGroup):
         self.image_version: int | None = None  # of the image that the metadata hash was compared with last
         self.resolving = False  # the regular expressions are about to be resolved
         self.regex_version: int | None = None  # of the image that they were matched with last
-        self.is_rebalancing = False  # the end of the rebalance has not been told as a fact
+        self.is_rebalancing = False  # the fact that the rebalance has ended was not emitted yet
         self.upgrade: Upgrade | None = None  # until it is durable
         self.known_members = KnownMembers()
         self._clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply
-from coterie.coordinator.classic.fencing import tell_fenced
+from coterie.coordinator.classic.fencing import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
 from coterie.coordinator.consumer.change import Change, has_same_partitions, partitions_of
@@ -20,7 +20,7 @@ from coterie.coordinator.consumer.leave import leave
 from coterie.coordinator.consumer.reconciliation import Owned, reconcile
 from coterie.coordinator.consumer.regex import why_invalid
 from coterie.coordinator.consumer.regex_refresh import RegexDue, last_resolved_ms, needs_refresh
-from coterie.coordinator.consumer.steady_heartbeat import quiet_heartbeat
+from coterie.coordinator.consumer.steady_heartbeat import usual_heartbeat
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupCreated, MemberJoined
 from coterie.protocol.consumer_group_records import MemberMetadata
@@ -78,7 +78,7 @@ def heartbeat_to_classic(group: Group, request: ConsumerGroupHeartbeat, _now_ms:
 
 def consumer_group_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects:
     """Handle a heartbeat of any kind. `group` may be a new one that is not kept if the request is refused."""
-    effects = quiet_heartbeat(group, request, now_ms)
+    effects = usual_heartbeat(group, request, now_ms)
     if effects is not None:
         return effects
     refusal = heartbeat_refusal(request, group.settings)
@@ -91,8 +91,8 @@ def consumer_group_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbe
     member_id = request.member_id or request.fresh_id
     found = _find_member(group, request, member_id)
     if isinstance(found, tuple):
-        told = tell_fenced(group, "ConsumerGroupHeartbeat", member_id, request.instance_id, found[0], now_ms)
-        return [*refused(request, found), *told]
+        reported = report_fenced(group, "ConsumerGroupHeartbeat", member_id, request.instance_id, found[0], now_ms)
+        return [*refused(request, found), *reported]
     return _accept(group, request, member_id, found, now_ms)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.coordinator.classic.effects import Effects, Reply
-from coterie.coordinator.classic.fencing import tell_fenced
+from coterie.coordinator.classic.fencing import report_fenced
 from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.conversion import downgrade, may_downgrade
 from coterie.coordinator.consumer.group import (
@@ -41,8 +41,8 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) ->
         whom = request.member_id if request.instance_id is None else f"instance {request.instance_id}"
         why = f"{whom} is not a member of group {group.group_id}, or another member has its place."
         name = "ConsumerGroupHeartbeat"
-        told = tell_fenced(group, name, request.member_id, request.instance_id, error, now_ms)
-        return [Reply(request.token, ConsumerGroupHeartbeatAnswer(error, why)), *told]
+        reported = report_fenced(group, name, request.member_id, request.instance_id, error, now_ms)
+        return [Reply(request.token, ConsumerGroupHeartbeatAnswer(error, why)), *reported]
     change = Change(group, now_ms)
     answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, request.member_id, request.member_epoch)
     if request.member_epoch == STATIC_LEAVE_EPOCH:

@@ -79,7 +79,7 @@ def _is_known(group: ConsumerGroup, member: ConsumerGroupMember, request: Consum
     )
 
 
-def quiet_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects | None:
+def usual_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects | None:
     """Handle a heartbeat if it says nothing new and the member keeps what it has; None: nothing is done yet.
 
     It may say what the member owns, as it does after each assignment: this counts while a member has something to give

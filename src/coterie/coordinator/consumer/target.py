@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from coterie.assignors import Member, Owned, Range, Topic
-from coterie.assignors.claims import Claim
 from coterie.assignors.java_order import by_id
+from coterie.assignors.owned_partitions import StickyMemberData
 from coterie.assignors.sticky import stick
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, Target
 from coterie.protocol.consumer_group_records import MemberMetadata, ResolvedPattern, TargetAssignment, write_target
@@ -35,7 +35,7 @@ It takes a few milliseconds. A larger one would hold the event loop for longer t
 def uniform(members: Sequence[Member], topics: Mapping[str, Topic]) -> Shares:
     """Balance all partitions at once; no partition moves unless the balance needs it (K18)."""
     ordered = by_id(members)
-    shares, _ = stick(ordered, [Claim(member.owned, 0, natural=True) for member in ordered], topics)
+    shares, _ = stick(ordered, [StickyMemberData(member.owned, 0, natural=True) for member in ordered], topics)
     return {member.id: share for member, share in zip(ordered, shares, strict=True)}
 
 

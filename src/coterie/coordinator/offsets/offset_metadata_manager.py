@@ -20,7 +20,7 @@ from coterie.coordinator.classic.effects import (
     TransactionEnded,
     error_for_client,
 )
-from coterie.coordinator.classic.fencing import tell_fenced
+from coterie.coordinator.classic.fencing import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.lifecycle import end_group
 from coterie.coordinator.classic.states import EMPTY, enter
@@ -54,8 +54,8 @@ def offset_commit(group: OffsetsGroup, request: OffsetCommit, now_ms: int) -> Ef
     error = group.validate_offset_commit(request)
     if error:
         name = "OffsetCommit" if request.producer_id is None else "TxnOffsetCommit"
-        told = tell_fenced(group, name, request.member_id, request.instance_id, error, now_ms)
-        return [*_answer(request, error), *told]
+        reported = report_fenced(group, name, request.member_id, request.instance_id, error, now_ms)
+        return [*_answer(request, error), *reported]
     effects = group.commit_accepted(request, now_ms)
     errors, records = _judged(group, request, now_ms)
     if not records:

@@ -193,7 +193,7 @@ class ExpiryCheckDue(DataStruct):
 
 
 @dataclass(slots=True, kw_only=True)
-class MarkerWritten(Written):
+class OffsetsMarkerWritten(Written):
     producer_id: int
     committed: bool
     group_id: str = ""
@@ -534,7 +534,7 @@ class Shard:
     def _ended(self, item: _Unwritten | UsualCommit | CaughtUp, out: list[Outward], now_ms: int) -> None:
         then = item.then
         if item.group is None:
-            assert isinstance(then, MarkerWritten)
+            assert isinstance(then, OffsetsMarkerWritten)
             self._marked(then, out, now_ms)
             return
         if not then.error:
@@ -614,14 +614,14 @@ class Shard:
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def _mark(self, event: TransactionMarker, now_ms: int) -> None:
-        then = MarkerWritten(token=event.token, producer_id=event.producer_id, committed=event.committed)
+        then = OffsetsMarkerWritten(token=event.token, producer_id=event.producer_id, committed=event.committed)
         item = _Unwritten(None, then, now_ms)
         item.producer = (event.producer_id, event.producer_epoch)
         item.marker, item.mark = event.committed, event
         item.pairs = [(b"", None)]  # a control batch holds one record
         self._queue.append(item)
 
-    def _marked(self, then: MarkerWritten, out: list[Outward], now_ms: int) -> None:
+    def _marked(self, then: OffsetsMarkerWritten, out: list[Outward], now_ms: int) -> None:
         if not then.error:
             for group_id in self.open_transactions.pop(then.producer_id, {}):
                 group = self.groups.get(group_id)

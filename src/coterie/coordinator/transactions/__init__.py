@@ -7,7 +7,7 @@ Read `states.py` first, which has the tables, then `transaction.py` (one transac
 
 from __future__ import annotations
 
-from coterie.coordinator.transactions.coordinator import Replay, TransactionCoordinator, partition_of
+from coterie.coordinator.transactions.coordinator import TransactionCoordinator, TransactionReplay, partition_of
 from coterie.coordinator.transactions.events import NEW_TRANSACTIONS
 
-__all__ = ["NEW_TRANSACTIONS", "Replay", "TransactionCoordinator", "partition_of"]
+__all__ = ["NEW_TRANSACTIONS", "TransactionCoordinator", "TransactionReplay", "partition_of"]

@@ -15,13 +15,13 @@ from coterie.coordinator.transactions.events import (
     DescribeTransaction,
     Effects,
     EndTxn,
-    ExpiryCheckDue,
     InitProducerId,
     MarkersDelayed,
     MarkerWritten,
     ProducerIdAnswer,
     RecordWritten,
     TimeoutCheckDue,
+    TransactionalIdExpiryDue,
     TransactionTimedOut,
     VerifyPartitions,
 )
@@ -66,7 +66,7 @@ def partition_of(transactional_id: str, num_partitions: int) -> int:
     return (0 if value == -(1 << 31) else abs(value)) % num_partitions
 
 
-class Replay:
+class TransactionReplay:
     """Loads the transactional ids of a partition from its records, in the order of the log; the last of each counts."""
 
     def __init__(self) -> None:
@@ -75,6 +75,7 @@ class Replay:
         """The number of records that cannot be read, or are of a newer kind."""
 
     def record(self, key: bytes, value: bytes | None) -> None:
+        """Take the next record of the log."""
         try:
             record = read_transaction_record(key, value)
         except MalformedError:
@@ -88,18 +89,21 @@ class Replay:
 
 
 class TransactionCoordinator:
+    """The transactional ids whose partitions of `__transaction_state` a node leads, without I/O."""
+
     def __init__(self, settings: TransactionSettings, wall: WallClock) -> None:
         self.settings = settings
         self.wall = wall
         self.shards: dict[int, dict[str, Transaction]] = {}
         """The transactional ids by partition of `__transaction_state`."""
         self._epochs: dict[int, int] = {}
-        self._loading: dict[int, Replay] = {}
+        self._loading: dict[int, TransactionReplay] = {}
         self._num_partitions = settings.transaction_state_log_num_partitions
 
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def partition_of(self, transactional_id: str) -> int:
+        """Return the partition of `__transaction_state` that has a transactional id."""
         return partition_of(transactional_id, self._num_partitions)
 
     def count_partitions(self, num_partitions: int) -> None:
@@ -108,13 +112,15 @@ class TransactionCoordinator:
 
     @property
     def is_loading_any(self) -> bool:
+        """Return whether some partition is being loaded."""
         return bool(self._loading)
 
-    def gain(self, partition: int) -> Replay:
+    def gain(self, partition: int) -> TransactionReplay:
         """Take over a partition. Its ids answer only when its log has been read into the returned replay."""
-        return self._loading.setdefault(partition, Replay())
+        return self._loading.setdefault(partition, TransactionReplay())
 
-    def is_loading(self, partition: int, replay: Replay | None = None) -> bool:
+    def is_loading(self, partition: int, replay: TransactionReplay | None = None) -> bool:
+        """Return whether a partition is being loaded; if a replay is given, by that one."""
         found = self._loading.get(partition)
         return found is not None and (replay is None or found is replay)
 
@@ -144,10 +150,11 @@ class TransactionCoordinator:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Any, now_ms: int) -> Effects:
+        """Handle an event, and return the effects that the driver has to perform."""
         if isinstance(event, TimeoutCheckDue):
             late = lifecycle.late_transactions(self.transactions(), now_ms)
             return [effect for one in late for effect in self.handle(one, now_ms)]
-        if isinstance(event, ExpiryCheckDue):
+        if isinstance(event, TransactionalIdExpiryDue):
             return self._expire(now_ms)
         kind, transactional_id = type(event), event.transactional_id
         partition = self.partition_of(transactional_id)

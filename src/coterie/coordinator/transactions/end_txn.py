@@ -34,8 +34,8 @@ from coterie.coordinator.transactions.states import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
     Answer,
-    Do,
     State,
+    TransactionAction,
 )
 from coterie.coordinator.transactions.transaction import LAST_EPOCH, Transaction
 from coterie.errors import ErrorCode
@@ -50,7 +50,7 @@ def end_txn(transaction: Transaction, request: EndTxn, now_ms: int) -> Effects:
     what = _judge(transaction, request) if bumps else _judge_old(transaction, request)
     if isinstance(what, ErrorCode):
         return [Reply(request.token, ProducerIdAnswer(what))]
-    if what is Do.REPEAT:
+    if what is TransactionAction.REPEAT:
         return [Reply(request.token, _next_ids(transaction))]
     if bumps and transaction.is_exhausted and request.fresh_producer_id == NONE:
         return [NeedProducerId(request)]

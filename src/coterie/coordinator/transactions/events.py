@@ -104,7 +104,7 @@ TransactionAnswer = ErrorCode | ProducerIdAnswer | DescribedTransaction | Mappin
 
 
 @dataclass(slots=True)
-class Persist:
+class PersistTransaction:
     """Write this record; `then` comes back when it is durable, or with an error."""
 
     record: TransactionRecord
@@ -137,7 +137,7 @@ class TryLater:
     event: CompletionDue
 
 
-Effect = Reply | Persist | WriteMarkers | NeedProducerId | TryLater
+Effect = Reply | PersistTransaction | WriteMarkers | NeedProducerId | TryLater
 Effects = list[Effect]
 
 
@@ -214,5 +214,5 @@ class TimeoutCheckDue:
 
 
 @dataclass(slots=True)
-class ExpiryCheckDue:
+class TransactionalIdExpiryDue:
     """The check for transactional ids that were not used for long is due (TT4)."""

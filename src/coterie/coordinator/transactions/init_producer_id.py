@@ -10,7 +10,7 @@ from coterie.coordinator.transactions.events import (
     NeedProducerId,
     ProducerIdAnswer,
 )
-from coterie.coordinator.transactions.states import DEAD, EMPTY, ON_INIT, Do
+from coterie.coordinator.transactions.states import DEAD, EMPTY, ON_INIT, TransactionAction
 from coterie.coordinator.transactions.transaction import LAST_EPOCH, Transaction
 from coterie.errors import ErrorCode
 from coterie.protocol.transaction_state import NONE
@@ -33,9 +33,9 @@ def init_producer_id(transaction: Transaction, request: InitProducerId, now_ms: 
     what = ON_INIT[transaction.state]
     if isinstance(what, ErrorCode):
         return _refuse(request, what)
-    if what is Do.CREATE:
+    if what is TransactionAction.CREATE:
         return _create(transaction, request, now_ms)
-    if what is Do.FENCE:
+    if what is TransactionAction.FENCE:
         if transaction.is_exhausted and request.fresh_producer_id == NONE:
             return [NeedProducerId(request)]
         answer = ProducerIdAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.transactions.events import AddPartitions, Effects, VerifyPartitions
-from coterie.coordinator.transactions.states import DEAD, ON_ADD, ON_VERIFY, ONGOING, Do
+from coterie.coordinator.transactions.states import DEAD, ON_ADD, ON_VERIFY, ONGOING, TransactionAction
 from coterie.coordinator.transactions.transaction import Transaction
 from coterie.errors import ErrorCode
 
 
 def add_partitions(transaction: Transaction, request: AddPartitions, now_ms: int) -> Effects:
+    """Add partitions to a transaction, which begins with the first of them."""
     error = ErrorCode.CONCURRENT_TRANSACTIONS if transaction.pending is not None else _judge(transaction, request)
     what = error or ON_ADD[transaction.state]
     if isinstance(what, ErrorCode):
         return [Reply(request.token, what)]
-    if what is Do.ADD and request.partitions <= transaction.partitions:
+    if what is TransactionAction.ADD and request.partitions <= transaction.partitions:
         return [Reply(request.token, ErrorCode.NONE)]
-    start_ms = transaction.wall.at(now_ms) if what is Do.BEGIN else transaction.start_ms
+    begins = what is TransactionAction.BEGIN
     value = transaction.value(
         ONGOING,
         now_ms,
-        partitions=request.partitions if what is Do.BEGIN else transaction.partitions | request.partitions,
-        start_ms=start_ms,
+        partitions=request.partitions if begins else transaction.partitions | request.partitions,
+        start_ms=transaction.wall.at(now_ms) if begins else transaction.start_ms,
         client_version=request.client_version,
     )
-    if what is Do.BEGIN:
+    if begins:
         transaction.deadline_ms = now_ms + transaction.timeout_ms
     return transaction.change(value, transaction.last_epoch, (request.token, ErrorCode.NONE))
 

@@ -46,7 +46,7 @@ COMPLETED: Mapping[State, State] = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABO
 MAY_EXPIRE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 
 
-class Do(Enum):
+class TransactionAction(Enum):
     """The reaction of a state to a request, other than an error."""
 
     CREATE = "create the id with a new producer id, epoch 0"
@@ -60,7 +60,7 @@ class Do(Enum):
     REPEAT = "repeat the answer"
 
 
-Answer = ErrorCode | Do
+Answer = ErrorCode | TransactionAction
 
 NEXT: Mapping[State, frozenset[State]] = {
     DEAD: frozenset({EMPTY}),
@@ -84,25 +84,25 @@ _PREPARED: Mapping[State, Answer] = {PREPARE_COMMIT: _CONCURRENT, PREPARE_ABORT:
 
 ON_INIT: Mapping[State, Answer] = {
     **_PREPARED,
-    DEAD: Do.CREATE,
-    EMPTY: Do.BUMP,
-    ONGOING: Do.FENCE,
-    COMPLETE_COMMIT: Do.BUMP,
-    COMPLETE_ABORT: Do.BUMP,
+    DEAD: TransactionAction.CREATE,
+    EMPTY: TransactionAction.BUMP,
+    ONGOING: TransactionAction.FENCE,
+    COMPLETE_COMMIT: TransactionAction.BUMP,
+    COMPLETE_ABORT: TransactionAction.BUMP,
 }
 ON_ADD: Mapping[State, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
-    EMPTY: Do.BEGIN,
-    ONGOING: Do.ADD,
-    COMPLETE_COMMIT: Do.BEGIN,
-    COMPLETE_ABORT: Do.BEGIN,
+    EMPTY: TransactionAction.BEGIN,
+    ONGOING: TransactionAction.ADD,
+    COMPLETE_COMMIT: TransactionAction.BEGIN,
+    COMPLETE_ABORT: TransactionAction.BEGIN,
 }
 ON_VERIFY: Mapping[State, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
     EMPTY: _ABORTABLE,
-    ONGOING: Do.LOOK,
+    ONGOING: TransactionAction.LOOK,
     COMPLETE_COMMIT: _ABORTABLE,
     COMPLETE_ABORT: _ABORTABLE,
 }
@@ -111,33 +111,37 @@ ON_OLD_COMMIT: Mapping[State, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
     EMPTY: _INVALID,
-    ONGOING: Do.END,
-    COMPLETE_COMMIT: Do.REPEAT,
+    ONGOING: TransactionAction.END,
+    COMPLETE_COMMIT: TransactionAction.REPEAT,
     COMPLETE_ABORT: _INVALID,
 }
-ON_OLD_ABORT: Mapping[State, Answer] = {**ON_OLD_COMMIT, COMPLETE_COMMIT: _INVALID, COMPLETE_ABORT: Do.REPEAT}
+ON_OLD_ABORT: Mapping[State, Answer] = {
+    **ON_OLD_COMMIT,
+    COMPLETE_COMMIT: _INVALID,
+    COMPLETE_ABORT: TransactionAction.REPEAT,
+}
 # From version 5 on each end bumps the epoch (KIP-890). The epoch before it marks a repeated request.
 ON_COMMIT: Mapping[State, Answer] = {**ON_OLD_COMMIT, COMPLETE_COMMIT: _INVALID}
 ON_ABORT: Mapping[State, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
-    EMPTY: Do.ABORT_NOTHING,
-    ONGOING: Do.END,
-    COMPLETE_COMMIT: Do.ABORT_NOTHING,
-    COMPLETE_ABORT: Do.ABORT_NOTHING,
+    EMPTY: TransactionAction.ABORT_NOTHING,
+    ONGOING: TransactionAction.END,
+    COMPLETE_COMMIT: TransactionAction.ABORT_NOTHING,
+    COMPLETE_ABORT: TransactionAction.ABORT_NOTHING,
 }
 ON_REPEATED_COMMIT: Mapping[State, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
     EMPTY: _FENCED,
     ONGOING: _FENCED,
-    COMPLETE_COMMIT: Do.REPEAT,
+    COMPLETE_COMMIT: TransactionAction.REPEAT,
     COMPLETE_ABORT: _INVALID,
 }
 ON_REPEATED_ABORT: Mapping[State, Answer] = {
     **ON_REPEATED_COMMIT,
     COMPLETE_COMMIT: _INVALID,
-    COMPLETE_ABORT: Do.REPEAT,
+    COMPLETE_ABORT: TransactionAction.REPEAT,
 }
 
 TABLES: Mapping[str, Mapping[State, Answer]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from coterie.coordinator.classic.effects import Reply, error_for_client
 from coterie.coordinator.transactions.events import (
     Effects,
-    Persist,
+    PersistTransaction,
     ProducerIdAnswer,
     RecordWritten,
     TransactionAnswer,
@@ -113,7 +113,9 @@ class Transaction:
         self.pending = state
         if waiting is not None:
             self.waiting = waiting
-        return [Persist(TransactionRecord(self.transactional_id, value), RecordWritten(self, value, last_epoch))]
+        return [
+            PersistTransaction(TransactionRecord(self.transactional_id, value), RecordWritten(self, value, last_epoch))
+        ]
 
     def apply(self, value: TransactionValue | None) -> None:
         """Take the state of a record, when it is durable and when it is read back."""

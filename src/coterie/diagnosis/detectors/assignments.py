@@ -97,13 +97,13 @@ def different_subscriptions(context: Context) -> list[Finding]:
             by_topics.setdefault(one.topics.value, []).append(one)
     if len(by_topics) < 2:
         return []
-    told = "; ".join(f"{names(members)}: {', '.join(topics) or 'none'}" for topics, members in by_topics.items())
+    by_member = "; ".join(f"{names(members)}: {', '.join(topics) or 'none'}" for topics, members in by_topics.items())
     members = [one for some in by_topics.values() for one in some]
     return [
         context.finding(
             "different-subscriptions",
             Severity.WARNING,
-            f"Members subscribe to different topics ({told}).",
+            f"Members subscribe to different topics ({by_member}).",
             "This is right during a deployment that adds a topic. Otherwise use a group for each set of topics: here, "
             "each change of one part is a rebalance of all.",
             members=members,

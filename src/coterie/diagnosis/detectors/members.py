@@ -98,13 +98,13 @@ def slow_processing(context: Context) -> list[Finding]:
         if one.departure.value == Departure.POLL_TIMEOUT and id(one) not in context.explained
     ]
     found = [_slow(context, stays, "") for stays in _by_identity(said)]
-    told = {one.identity for one in said}
-    quiet = [one for one in _quiet_returns(context, Departure.LEFT) if one.before.identity not in told]
-    for returns in _returns_by_identity(quiet):
+    known = {one.identity for one in said}
+    left = [one for one in _unexplained_returns(context, Departure.LEFT) if one.before.identity not in known]
+    for returns in _returns_by_identity(left):
         kept = all(one.is_same_process for one in returns)
         if kept or (len(returns) > 1 and (_apart_ms(returns) or 0) <= WINDOW_MS):  # a single restart looks the same
             found.append(_slow(context, [one.before for one in returns], _rests(returns)))
-    gone = _returns_by_identity(_quiet_returns(context, Departure.DISAPPEARED))
+    gone = _returns_by_identity(_unexplained_returns(context, Departure.DISAPPEARED))
     often = [returns for returns in gone if len(returns) >= MANY and _is_periodic(returns)]
     return found + [_slow(context, [one.before for one in returns], _rests(returns)) for returns in often]
 
@@ -112,7 +112,7 @@ def slow_processing(context: Context) -> list[Finding]:
 def unexplained_absence(context: Context) -> list[Finding]:
     """Find members that went and came back without being started again, if no source says how they went."""
     found = []
-    for returns in _returns_by_identity(_quiet_returns(context, Departure.DISAPPEARED)):
+    for returns in _returns_by_identity(_unexplained_returns(context, Departure.DISAPPEARED)):
         kept = all(one.is_same_process for one in returns)
         if not kept or (len(returns) >= MANY and _is_periodic(returns)):
             continue
@@ -137,7 +137,7 @@ def unexplained_absence(context: Context) -> list[Finding]:
     return found
 
 
-def _quiet_returns(context: Context, how: Departure) -> list[Return]:
+def _unexplained_returns(context: Context, how: Departure) -> list[Return]:
     """Return the members that went in this way, after longer than max.poll.interval.ms, and came back."""
     return [
         one

@@ -327,11 +327,11 @@ def _tags_reader(
     """Tagged fields are rare: their readers are made when the first one comes."""
 
     def read_into(frame: bytes, at: int, value: Any) -> int:
-        places, at = read_tags(frame, at)
+        positions, at = read_tags(frame, at)
         for member in tagged:
-            if member.wire.tag in places:
+            if member.wire.tag in positions:
                 read = message_reader(member.type, version, encoding, most)
-                setattr(value, member.name, read(frame, places[member.wire.tag])[0])
+                setattr(value, member.name, read(frame, positions[member.wire.tag])[0])
         return at
 
     return read_into

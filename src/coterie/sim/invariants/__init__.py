@@ -29,7 +29,7 @@ from coterie.sim.invariants.memberships import (
     AssignmentsAreTheStoredOnes,
     CooperativeMembersKeepReading,
     FencedStaysFenced,
-    ListenersAreToldInTurn,
+    ListenersAreCalledInTurn,
     OldGenerationsAreRefused,
     OneOwner,
 )
@@ -62,7 +62,7 @@ INVARIANTS = (
     ProducersFindTheirPlace,
     ReplayIsTheSame,
     CooperativeMembersKeepReading,
-    ListenersAreToldInTurn,
+    ListenersAreCalledInTurn,
     OneHolder,
     EpochsNeverGoBack,
     EpochsHaveCauses,

@@ -43,7 +43,7 @@ _JOIN, _LEAVE, _STATIC_LEAVE = 0, -1, -2
 _NEW_LIFE = (GroupCreated, GroupDied, GroupEmptied)
 """An Empty group may change its type, and counts again then (K24, K26)."""
 _OTHER_STATE = (WriteFailed, GroupLoaded, GroupUnloaded, *_NEW_LIFE)
-"""The events that may take back an epoch that no member was told."""
+"""The events that may take back an epoch that no answer had."""
 
 
 class GroupObserver(Observer):
@@ -126,7 +126,7 @@ def _is_member(group: ConsumerGroup, consumer: ConsumerProcess) -> bool:
 
 
 @dataclass(slots=True)
-class _Told:
+class _LastAnswer:
     """The last answer that a member got."""
 
     epoch: int
@@ -140,7 +140,7 @@ class _Told:
 class EpochsNeverGoBack(GroupObserver):
     """Epochs of groups, targets and members only grow, and a heartbeat that was answered is durable (K1 to K3, K27).
 
-    What no member was told may be taken back, if it could not be written or the coordinator died.
+    What no answer had may be taken back, if it could not be written or the coordinator died.
     """
 
     name = "epochs never go back"
@@ -150,7 +150,8 @@ class EpochsNeverGoBack(GroupObserver):
         self._seen: dict[str, tuple[int, int]] = {}
         """The group epoch and the assignment epoch of each group."""
         self._was_empty: set[str] = set()
-        self._told: dict[str, dict[str, _Told]] = {}
+        self._answers: dict[str, dict[str, _LastAnswer]] = {}
+        """The last answer of each member, by group."""
         self._left: set[str] = set()
         """Members that have sent a leave."""
         self.count = 0
@@ -159,11 +160,11 @@ class EpochsNeverGoBack(GroupObserver):
         if isinstance(fact, _OTHER_STATE):
             self._seen.pop(fact.group_id, None)
         if isinstance(fact, _NEW_LIFE):
-            self._told.pop(fact.group_id, None)
+            self._answers.pop(fact.group_id, None)
         elif type(fact) is GroupLoaded:
             group = self.world.consumer_group(fact.group_id)
             if group is None:
-                self._told.pop(fact.group_id, None)
+                self._answers.pop(fact.group_id, None)
             else:
                 self.look(group)
                 self._are_there(group)
@@ -179,23 +180,23 @@ class EpochsNeverGoBack(GroupObserver):
             return
         self.count += 1
         request: Request = asked.request
-        members = self._told.setdefault(request.group_id, {})
-        told = members.get(request.member_id)
-        if told is not None and asked.sent_ms > told.at_ms and answer.member_epoch < told.epoch:
-            self.fails(f"{client.name} was told epoch {told.epoch}, and then {answer.member_epoch}")
-        if told is None or asked.sent_ms >= told.sent_ms:
-            assigned = told.assigned if told is not None else {}
+        members = self._answers.setdefault(request.group_id, {})
+        last = members.get(request.member_id)
+        if last is not None and asked.sent_ms > last.at_ms and answer.member_epoch < last.epoch:
+            self.fails(f"{client.name} was answered epoch {last.epoch}, and then {answer.member_epoch}")
+        if last is None or asked.sent_ms >= last.sent_ms:
+            assigned = last.assigned if last is not None else {}
             if answer.assignment is not None:
                 assigned = {one.topic_id: frozenset(one.partitions) for one in answer.assignment.topic_partitions}
             now_ms = self.world.schedule.now_ms
-            members[request.member_id] = _Told(answer.member_epoch, asked.sent_ms, now_ms, assigned)
+            members[request.member_id] = _LastAnswer(answer.member_epoch, asked.sent_ms, now_ms, assigned)
 
     def look(self, group: ConsumerGroup) -> None:
         group_id = group.group_id
         epochs = (group.group_epoch, group.assignment_epoch)
         before = self._seen.get(group_id, epochs)
         if group_id in self._was_empty and epochs < before:
-            self._told.pop(group_id, None)  # it has expired, and another has its name
+            self._answers.pop(group_id, None)  # it has expired, and another has its name
             before = epochs
         self._seen[group_id] = epochs
         (self._was_empty.add if group.state is GroupState.EMPTY else self._was_empty.discard)(group_id)
@@ -203,43 +204,43 @@ class EpochsNeverGoBack(GroupObserver):
             self.fails(f"{group_id} had the epochs {before}, and has {epochs}")
         if not 1 <= epochs[1] <= epochs[0]:
             self.fails(f"{group_id} has the group epoch {epochs[0]} and the assignment epoch {epochs[1]}")
-        told = self._told.get(group_id, {})
+        answers = self._answers.get(group_id, {})
         for member in group.members.values():
             if member.epoch > epochs[1]:
                 self.fails(f"{member.member_id} is in epoch {member.epoch}, and the target is of {epochs[1]}")
-            known = told.get(member.member_id)
-            if known is not None and member.epoch < known.epoch and not member.is_away:
-                self.fails(f"{member.member_id} was told epoch {known.epoch}, and is in {member.epoch}")
-        newest = max((one.epoch for one in told.values()), default=0)
+            last = answers.get(member.member_id)
+            if last is not None and member.epoch < last.epoch and not member.is_away:
+                self.fails(f"{member.member_id} was answered epoch {last.epoch}, and is in {member.epoch}")
+        newest = max((one.epoch for one in answers.values()), default=0)
         if newest > epochs[1]:
-            self.fails(f"a member of {group_id} was told epoch {newest}, and the target is of {epochs[1]}")
+            self.fails(f"a member of {group_id} was answered epoch {newest}, and the target is of {epochs[1]}")
 
     def _are_there(self, group: ConsumerGroup) -> None:
-        """The group was loaded: what members were told is in it."""
+        """Check a group that was loaded: it has what its members were answered."""
         now_ms = self.world.schedule.now_ms
-        for member_id, told in list(self._told.get(group.group_id, {}).items()):
+        for member_id, last in list(self._answers.get(group.group_id, {}).items()):
             member = group.members.get(member_id)
             if member is None:
-                if member_id in self._is_beating(group, told, now_ms):
-                    self.fails(f"{member_id} was told epoch {told.epoch}, and {group.group_id} is loaded without it")
-                del self._told[group.group_id][member_id]
-            elif member.epoch == told.epoch:
+                if member_id in self._is_beating(group, last, now_ms):
+                    self.fails(f"{member_id} was answered epoch {last.epoch}; {group.group_id} is loaded without it")
+                del self._answers[group.group_id][member_id]
+            elif member.epoch == last.epoch:
                 subscribed = {
                     group.image.topics[name].id for name in group.topics_of(member) if name in group.image.topics
                 }
                 wanted = {
                     (topic_id, at)
-                    for topic_id, partitions in told.assigned.items()
+                    for topic_id, partitions in last.assigned.items()
                     if topic_id in subscribed
                     for at in partitions
                 }
                 missing = wanted - set(_held(member))
                 if missing:
-                    self.fails(f"{member_id} was assigned {missing} in epoch {told.epoch}, which are not loaded")
+                    self.fails(f"{member_id} was assigned {missing} in epoch {last.epoch}, which are not loaded")
 
-    def _is_beating(self, group: ConsumerGroup, told: _Told, now_ms: int) -> set[str]:
+    def _is_beating(self, group: ConsumerGroup, last: _LastAnswer, now_ms: int) -> set[str]:
         """Return the members that must be there: they were heard a short while ago, and nothing removes them."""
-        if now_ms - told.sent_ms > _shortest_session_ms(self.world, group.group_id) * 3 // 4:
+        if now_ms - last.sent_ms > _shortest_session_ms(self.world, group.group_id) * 3 // 4:
             return set()
         return {
             consumer.member.member_id
@@ -257,7 +258,7 @@ def _shortest_session_ms(world: World, group_id: str) -> int:
 @dataclass(slots=True)
 class _Bumps:
     epoch: int | None = None
-    """The group epoch that facts have told; None: it is not known."""
+    """The group epoch of the last fact; None: it is not known."""
     topics_changed: int = 0
     """The number of epochs that began since topics changed."""
 

@@ -149,10 +149,10 @@ class CooperativeMembersKeepReading(Observer):
                     self.fails(f"{consumer.name} does not read {sorted(set(paused) - held)}, which it owns")
 
 
-class ListenersAreToldInTurn(Observer):
+class ListenersAreCalledInTurn(Observer):
     """A listener gets each partition assigned before it is revoked, and never twice; only assigned ones are read."""
 
-    name = "listeners are told in turn"
+    name = "listeners are called in turn"
 
     def listened(
         self, consumer: ConsumerProcess, kind: effects.Listened, called_with: Collection[TopicPartition]

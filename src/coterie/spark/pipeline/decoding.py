@@ -155,15 +155,15 @@ class ArrowBytes:
     def of(cls, column: Any) -> ArrowBytes:
         _, offsets, data = column.buffers()
         rows = len(column)
-        places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + rows + 1].astype(np.int64)
-        first, last = int(places[0]), int(places[-1])  # the column may be a piece of a larger one
+        positions = np.frombuffer(offsets, np.int32)[column.offset : column.offset + rows + 1].astype(np.int64)
+        first, last = int(positions[0]), int(positions[-1])  # the column may be a piece of a larger one
         # Sixteen bytes more, so that a number may be looked at before it is known to lie within the row.
         padded = np.zeros(last - first + 16, np.uint8)
         if last > first:
             padded[:-16] = np.frombuffer(data, np.uint8)[first:last]
-        places -= first
+        positions -= first
         valid = np.asarray(column.is_valid()) if column.null_count else np.ones(rows, bool)
-        return cls(padded, places[:-1], places[1:], valid)
+        return cls(padded, positions[:-1], positions[1:], valid)
 
     def number(self, at: Ints, size: int) -> Ints:
         """Read big-endian signed numbers. What is read outside of the bytes is not used."""

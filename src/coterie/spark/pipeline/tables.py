@@ -152,8 +152,8 @@ def last_commits(before: DataFrame, new: DataFrame) -> DataFrame:
 def waiting(last_commits: DataFrame, ends: DataFrame) -> DataFrame:
     """Return the next record that each group has to read: topic, partition, committed, log_end; most lag first."""
     found = last_commits.join(ends, _PARTITION).where(F.col("offset") < F.col("log_end"))
-    places = found.select(*_PARTITION, F.col("offset").alias("committed"), "log_end").distinct()
-    return places.orderBy((F.col("log_end") - F.col("committed")).desc(), *_PARTITION)
+    lagging = found.select(*_PARTITION, F.col("offset").alias("committed"), "log_end").distinct()
+    return lagging.orderBy((F.col("log_end") - F.col("committed")).desc(), *_PARTITION)
 
 
 def lag(last_commits: DataFrame, ends: DataFrame, times: DataFrame, owners: DataFrame, at_ms: int) -> DataFrame:

@@ -158,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.close_connection:  # the client has closed it
                 raise
             status, value = HTTPStatus.SERVICE_UNAVAILABLE, _problem(type(error).__name__, str(error))
-        except Exception as error:  # noqa: BLE001  a client is told of our mistakes as well
+        except Exception as error:  # noqa: BLE001  a client gets our mistakes as answers, too
             traceback.print_exc()
             message = f"a mistake of the test controls, please report it: {error!r}"
             status, value = HTTPStatus.INTERNAL_SERVER_ERROR, _problem(type(error).__name__, message)

@@ -16,8 +16,9 @@ from typing import Any, get_type_hints
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 from coterie.ledger import plain
+from coterie.testing.broker_faults import Faults
 from coterie.testing.clock import BrokerClock
-from coterie.testing.faults import Fault, FaultBuilder, Faults
+from coterie.testing.faults import Fault
 from coterie.testing.groups import Group, GroupSnapshot
 from coterie.testing.http_controls.json_values import read, write
 from coterie.testing.http_controls.served_broker import (
@@ -29,6 +30,7 @@ from coterie.testing.http_controls.served_broker import (
     TopicState,
 )
 from coterie.testing.kafka_broker import KafkaBroker
+from coterie.testing.request_faults import FaultBuilder
 from coterie.testing.requests import Request, nearest
 from coterie.testing.topics import Record, Topic
 
@@ -253,7 +255,7 @@ OPERATIONS: Sequence[Operation] = (
             ("waitRebalance", "POST", "/wait-rebalance", Group.wait_rebalance),
         )
     ),
-    # --- looking
+    # --- inspecting
     Operation("requests", "GET", "/requests", (_broker, KafkaBroker.requests)),
     Operation("story", "GET", "/story", (_broker, KafkaBroker.story)),
     Operation("facts", "GET", "/facts", (_broker, KafkaBroker.facts)),

@@ -12,8 +12,9 @@ from coterie.broker.io.server import Listener
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 from coterie.settings.broker_settings import BrokerSettings
+from coterie.testing.broker_faults import Faults
 from coterie.testing.clock import BrokerClock
-from coterie.testing.faults import Fault, Faults
+from coterie.testing.faults import Fault
 from coterie.testing.groups import GroupSnapshot, Member
 from coterie.testing.kafka_broker import KafkaBroker
 from coterie.testing.requests import Request

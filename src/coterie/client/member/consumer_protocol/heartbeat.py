@@ -221,7 +221,7 @@ def _refused(
         member.may_be_member = False
         return fail_for_good(member, error, code, now_ms)
     if what is ErrorAction.FAIL:
-        # It may be allowed later: a member goes on at its pace, a newcomer with the next poll.
+        # It may be allowed later: a member goes on with its next heartbeat, a newcomer with the next poll.
         member.stalled = member.stalled or member.state is JOINING
         member.wants_heartbeat = member.state is JOINING
         return [Fail(error), look(member, now_ms)] if member.ending is None else [look(member, now_ms)]

@@ -1,8 +1,8 @@
-"""Finds which partitions each member owns: the members' claims, without those that cannot be true.
+"""Finds which partitions each member owns, from the owned partitions that the members send (KIP-429).
 
-Dropped are claims on topics that were deleted or are no longer subscribed, on partitions beyond a topic's end (Kafka
-throws there, or assigns what does not exist), and claims that lose: of several members that claim a partition the one
-with the highest generation owns it, and if two of them have that generation none does.
+What cannot be true is left out: topics that were deleted or are no longer subscribed, and partitions beyond a topic's
+end (Kafka throws there, or assigns what does not exist). If several members send the same partition, the one with the
+highest generation owns it; if two of them have that generation, none does.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ _FLIP = bytes([1, *bytes(255)])  # 0 becomes 1, everything else 0
 
 
 @dataclass(slots=True)
-class Claim:
+class StickyMemberData:
+    """What a member says that it owns, and since which generation: `MemberData` of Kafka's sticky assignors."""
+
     owned: Owned
     generation: int
     natural: bool = False
     """True if it is known that no id is negative."""
 
 
-class Claims:
-    """Holds what each member owns, by its position, and which partitions have no owner."""
+class PreviousAssignment:
+    """Holds what each member owns before the rebalance, by its position, and which partitions are unassigned."""
 
     def __init__(self, owned: list[Owned], sizes: Mapping[str, int]) -> None:
         self.owned = owned
@@ -34,57 +36,60 @@ class Claims:
         self.taken: dict[str, bytearray] = {}
         """One byte a partition: 1 if it has an owner. A topic without any owned partition is missing."""
         self.claimed: dict[str, bytes] = {}
-        """The same for all claims: a member that claims a partition may still be reading it."""
+        """The same for all that members have sent: a member that says it owns a partition may still be reading it."""
 
-    def copy(self) -> Claims:
+    def copy(self) -> PreviousAssignment:
         """Return a copy: what is released in it is not released here."""
-        twin = Claims(self.owned, self.sizes)
+        twin = PreviousAssignment(self.owned, self.sizes)
         twin.taken = {topic: bytearray(taken) for topic, taken in self.taken.items()}
         twin.claimed = self.claimed
         return twin
 
     def release(self, topic: str, partition: int) -> None:
+        """Take a partition from its owner."""
         self.taken[topic][partition] = 0
 
     def free(self, topic: str) -> Sequence[int]:
-        """Return partitions without an owner, ascending."""
+        """Return the unassigned partitions of a topic, ascending."""
         taken = self.taken.get(topic)
         return range(self.sizes[topic]) if taken is None else _zeros(taken)
 
 
-def settle(claims: Sequence[Claim], subscribed: Sequence[AbstractSet[str]], sizes: Mapping[str, int]) -> Claims:
-    """Return what each member owns; `claims` and `subscribed` are by position of the member.
+def settle(
+    data: Sequence[StickyMemberData], subscribed: Sequence[AbstractSet[str]], sizes: Mapping[str, int]
+) -> PreviousAssignment:
+    """Return what each member owns; `data` and `subscribed` are by position of the member.
 
     All subscribed topics have a size.
     """
     owned: list[Owned] = []
     runs: dict[str, list[Sequence[int]]] = {topic: [] for topic in sizes}
-    strangers: list[tuple[str, Sequence[int]]] = []  # claims of members that no longer subscribe
-    for claim, wanted in zip(claims, subscribed, strict=True):
-        mine = claim.owned
+    strangers: list[tuple[str, Sequence[int]]] = []  # owned by members that no longer subscribe
+    for one, wanted in zip(data, subscribed, strict=True):
+        mine = one.owned
         if not mine.keys() <= wanted:
             strangers += [(topic, ids) for topic, ids in mine.items() if topic in sizes and topic not in wanted]
             mine = {topic: ids for topic, ids in mine.items() if topic in wanted}
         for topic, ids in mine.items():
             runs[topic].append(ids)
         owned.append(mine)
-    settled = Claims(owned, sizes)
-    natural = all(claim.natural or not claim.owned for claim in claims)
+    previous = PreviousAssignment(owned, sizes)
+    natural = all(one.natural or not one.owned for one in data)
     for topic, claimed in runs.items():
         if claimed:
             taken = _mark(claimed, sizes[topic], natural=natural)
             if taken is None:
-                taken = _resolve(settled, topic, claims)
+                taken = _resolve(previous, topic, data)
             else:
-                settled.claimed[topic] = bytes(taken)
-            settled.taken[topic] = taken
+                previous.claimed[topic] = bytes(taken)
+            previous.taken[topic] = taken
     for topic, ids in strangers:
-        settled.claimed[topic] = _also(settled.claimed.get(topic), ids, sizes[topic])
-    return settled
+        previous.claimed[topic] = _also(previous.claimed.get(topic), ids, sizes[topic])
+    return previous
 
 
 def _mark(runs: list[Sequence[int]], size: int, *, natural: bool) -> bytearray | None:
-    """Return the owned partitions of a topic, or None if some id is out of bounds or claimed twice."""
+    """Return the owned partitions of a topic, or None if some id is out of bounds or has two owners."""
     taken = bytearray(size)
     try:
         for run in runs:
@@ -109,14 +114,14 @@ def _zeros(taken: bytearray) -> list[int]:
     return ids
 
 
-def _resolve(settled: Claims, topic: str, claims: Sequence[Claim]) -> bytearray:
-    size = settled.sizes[topic]
-    positions = [position for position, owned in enumerate(settled.owned) if topic in owned]
+def _resolve(previous: PreviousAssignment, topic: str, data: Sequence[StickyMemberData]) -> bytearray:
+    size = previous.sizes[topic]
+    positions = [position for position, owned in enumerate(previous.owned) if topic in owned]
     winner: dict[int, int] = {}  # partition to position, -1 while it has no owner
-    best: dict[int, int] = {}  # partition to the highest generation that claims it
+    best: dict[int, int] = {}  # partition to the highest generation of those that own it
     for position in positions:
-        generation = claims[position].generation
-        for partition in dict.fromkeys(settled.owned[position][topic]):
+        generation = data[position].generation
+        for partition in dict.fromkeys(previous.owned[position][topic]):
             if not 0 <= partition < size:
                 continue
             if partition not in best or generation > best[partition]:
@@ -128,13 +133,13 @@ def _resolve(settled: Claims, topic: str, claims: Sequence[Claim]) -> bytearray:
         claimed[partition] = 1
         taken[partition] = position >= 0
     for position in positions:
-        ids = settled.owned[position][topic]
+        ids = previous.owned[position][topic]
         kept = [partition for partition in dict.fromkeys(ids) if winner.get(partition) == position]
         if len(kept) < len(ids):
-            settled.owned[position] = {**settled.owned[position], topic: kept}
+            previous.owned[position] = {**previous.owned[position], topic: kept}
             if not kept:
-                settled.owned[position] = {t: i for t, i in settled.owned[position].items() if t != topic}
-    settled.claimed[topic] = bytes(claimed)
+                previous.owned[position] = {t: i for t, i in previous.owned[position].items() if t != topic}
+    previous.claimed[topic] = bytes(claimed)
     return taken
 
 
