@@ -18,6 +18,7 @@ __all__ = [
     "AssignmentStored",
     "AssignorFailed",
     "Cause",
+    "ClientReported",
     "ClockSet",
     "Fact",
     "GroupCreated",
@@ -357,6 +358,33 @@ class OffsetsDeletedFact(Fact):
     """Committed offsets were deleted on request."""
 
     partitions: Sequence[tuple[str, int]]
+
+
+class ClientReported(Fact):
+    """A consumer has said in its metrics that it has rebalanced since its last push (KIP-714).
+
+    The numbers are the client's own. Counts and totals are of the time since its last push; averages and maxima are of
+    the last time that the client looks at. None is a number that it did not send.
+    """
+
+    member_id: str
+    """Empty if the client did not say it."""
+    instance_id: str | None
+    """group.instance.id."""
+    client_id: str
+    client_instance_id: str
+    """The id of the client instance, which the broker gave it."""
+    client_host: str
+    rebalances: int | None = None
+    """How many rebalances. Librdkafka does not count them."""
+    rebalance_latency_avg_ms: int | None = None
+    rebalance_latency_max_ms: int | None = None
+    rebalance_latency_total_ms: int | None = None
+    commit_latency_avg_ms: int | None = None
+    commit_latency_max_ms: int | None = None
+    assigned_partitions: int | None = None
+    poll_idle_ratio: float | None = None
+    """The part of the time, from 0 to 1, that the application spent in poll()."""
 
 
 class Mistake(Fact):

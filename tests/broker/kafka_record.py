@@ -51,5 +51,4 @@ OTHER_ALTERATIONS = {
 NOT_ALTERED_HERE = {
     4: "a broker's settings are read when it starts",
     8: "there are no loggers",
-    16: "metrics of clients are not collected",
 }

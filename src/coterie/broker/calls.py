@@ -16,6 +16,8 @@ from coterie.protocol.apis import Api
 from coterie.protocol.frames import response_frame, response_frame_parts
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from coterie.broker.security.sasl_server_authenticator import SaslServerAuthenticator
     from coterie.protocol.messages import ConsumerGroupHeartbeat
 
@@ -24,6 +26,8 @@ __all__ = ["ANONYMOUS", "PLAINTEXT", "Call", "Connection", "Gather", "Handler", 
 PLAINTEXT = "PLAINTEXT"
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, and need not."""
+
+UNKNOWN_SOFTWARE = ("unknown", "unknown")
 
 Handler = Callable[["Call", bytes, int, int], Effects]
 """Handles the requests of one API. It takes the call, the frame, where its body begins, and the time."""
@@ -38,6 +42,7 @@ class Connection:
     __slots__ = (
         "authenticator",
         "call",
+        "client_instance_id",
         "heartbeat",
         "host",
         "is_closed",
@@ -45,13 +50,17 @@ class Connection:
         "is_quick",
         "link",
         "listener",
+        "port",
         "principal",
+        "software",
         "waiting",
         "waiting_bytes",
     )
 
     def __init__(self, host: str, link: Any = None, listener: str = PLAINTEXT) -> None:
         self.host = host
+        self.port: int | None = None
+        """The client's port, if the driver knows it."""
         self.link = link
         self.listener = listener
         """The name of the listener that the client connected to."""
@@ -70,6 +79,10 @@ class Connection:
         self.is_full = False
         """The client does not read what it is sent: nothing more is answered until it does."""
         self.is_closed = False
+        self.software = UNKNOWN_SOFTWARE
+        """The name and the version of the client's software, as ApiVersions said."""
+        self.client_instance_id: UUID | None = None
+        """The client instance that was first seen on this connection (KIP-714)."""
 
     def put_off(self, frame: bytes) -> None:
         self.waiting.append(frame)

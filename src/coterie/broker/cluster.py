@@ -31,6 +31,8 @@ from coterie.broker.broker_effects import (
 )
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Connection, Handler, Responses
+from coterie.broker.client_metrics_manager import ClientMetricsManager, InstanceExpired
+from coterie.broker.client_reports import ClientReports
 from coterie.broker.coordinator_service import LoadDue
 from coterie.broker.group_service import GroupService
 from coterie.broker.handlers.acl_apis import AclApis
@@ -48,10 +50,12 @@ from coterie.broker.handlers.reassignment_apis import ReassignmentApis
 from coterie.broker.handlers.refusals import TopicError
 from coterie.broker.handlers.sasl_apis import SaslApis
 from coterie.broker.handlers.scram_apis import ScramApis
+from coterie.broker.handlers.telemetry_apis import TelemetryApis
 from coterie.broker.handlers.topic_apis import TopicApis
 from coterie.broker.handlers.transaction_admin_apis import TransactionAdminApis
 from coterie.broker.handlers.transaction_apis import TransactionApis
 from coterie.broker.leadership import Leadership
+from coterie.broker.maintenance.client_metrics_configs import ClientMetricsConfigs
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.facts_topic import FactsDue, FactsTopic
 from coterie.broker.maintenance.flushing import Flusher
@@ -178,6 +182,7 @@ class Cluster:
             CheckpointDue: lambda _event, _now_ms: self.log_manager.checkpoint(),
             RetentionDue: lambda _event, _now_ms: self.log_manager.check_retention(),
             RepairDue: lambda event, _now_ms: self.log_manager.repair(event.log),
+            InstanceExpired: self._instance_expired,
         }
 
     # --- building -----------------------------------------------------------------------------------------------------
@@ -239,13 +244,15 @@ class Cluster:
         self._transactional_writes = TransactionalWrites(self._transactions_of, self.timers, settings)
         self.scram_credentials = ScramCredentials(files)
         self._group_configs = GroupConfigs(files)
+        self._client_metrics_configs = ClientMetricsConfigs(files)
+        self.client_reports = ClientReports() if settings.coterie_client_telemetry_enable else None
         self.nodes = {number: self._node(replace(settings, node_id=number)) for number in numbers}
 
     def _node(self, settings: BrokerSettings) -> BrokerNode:
         replicas = ReplicaManager(self.leadership.led[settings.node_id], self.directory, self.flusher)
         groups = GroupService(
             GroupCoordinator(
-                settings, self.timers, self.wall, self.held_by_groups, self.metadata, self._group_configs.by_group
+                settings, self.timers, self.wall, self.held_by_groups, self.metadata, self._group_configs.by_name
             ),
             replicas,
             self.directory,
@@ -270,14 +277,18 @@ class Cluster:
             self._producer_ids,
             self._markers,
         )
+        client_metrics = ClientMetricsManager(
+            self._client_metrics_configs, settings.telemetry_max_bytes, self._fresh_id, self.timers
+        )
         return BrokerNode(
             settings,
             groups,
             transactions,
             replicas,
             self.fetches,
+            client_metrics,
             self.reporter,
-            self._handlers(settings, replicas, groups, transactions),
+            self._handlers(settings, replicas, groups, transactions, client_metrics),
             self._authenticator_for,
             self.after,
             lambda routes: QuickOffsets(routes, groups, self.metadata, self.auth.authorizer).handlers(),
@@ -306,6 +317,7 @@ class Cluster:
         replicas: ReplicaManager,
         groups: GroupService,
         transactions: TransactionService,
+        client_metrics: ClientMetricsManager,
     ) -> dict[int, Handler]:
         """Return the handler of each API. Each class of handlers gets the services it needs."""
         responses, metadata, changes, reporter = self._responses, self.metadata, self.changes, self.reporter
@@ -339,6 +351,7 @@ class Cluster:
                 lambda: self.data_path,
                 self.wall,
                 self.files.space,
+                settings.coterie_client_telemetry_enable,
             ).handlers(),
             **ReassignmentApis(
                 responses, auth, replicas, metadata, self.leadership, settings, lambda: self.data_path
@@ -360,6 +373,10 @@ class Cluster:
                 self.wall,
                 lambda: self.data_path,
                 self._group_configs,
+                self._client_metrics_configs,
+            ).handlers(),
+            **TelemetryApis(
+                responses, auth, client_metrics, self.client_reports, self.has_group, reporter, self.facts_topic
             ).handlers(),
         }
 
@@ -472,6 +489,10 @@ class Cluster:
                 effects.append(self.reporter.mistake(f"a timer, {type(event).__name__}", now_ms))
         return effects
 
+    def _instance_expired(self, event: InstanceExpired, _now_ms: int) -> Effects:
+        event.manager.expired(event.client_instance_id)
+        return []
+
     def _group_timer(self, event: Any, now_ms: int) -> Effects:
         """Hand the timer of a group, or of a partition of groups, to the node that coordinates it now."""
         group_id = getattr(event, "group_id", None)
@@ -483,6 +504,13 @@ class Cluster:
 
     def partition_of(self, group_id: str) -> int:
         return next(iter(self.nodes.values())).coordinator.partition_of(group_id)
+
+    def has_group(self, group_id: str) -> bool:
+        """Return whether a node coordinates this group now."""
+        partition = self.partition_of(group_id)
+        leader = self.leadership.leader_of((OFFSETS_TOPIC, partition))
+        shard = None if leader == NO_LEADER else self.nodes[leader].coordinator.shards.get(partition)
+        return shard is not None and group_id in shard.groups
 
     def _move_partition(self, event: MovePartition, _now_ms: int) -> Effects:
         return self.leadership.move((event.topic, event.partition), event.node_id, event.token)

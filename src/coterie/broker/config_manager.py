@@ -1,8 +1,8 @@
 """The rules of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, without I/O.
 
-Codes, names, types, sources and the order of the checks are those of Kafka 4.3.1; the messages are ours. Topics are all
-that can be altered, and consumer groups. `own` are the configs that a topic or a group has of its own, None if there is
-no such topic.
+Codes, names, types, sources and the order of the checks are those of Kafka 4.3.1; the messages are ours. The configs of
+topics, consumer groups and client metrics can be altered. `own` are the configs that a resource has of its own, None if
+there is no such topic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from itertools import dropwhile
 from typing import NamedTuple, Protocol, TypeVar
 
-from coterie.broker.handlers.refusals import Refusal, illegal_name, no_such_topic, unknown_type
+from coterie.broker.client_metrics import CLIENT_METRICS, tidy_client_metrics
+from coterie.broker.handlers.refusals import NAMELESS, Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.errors import ErrorCode
 from coterie.protocol.api import ConfigSource, ResourceType
 from coterie.protocol.apis import alter_configs, describe_configs, incremental_alter_configs
@@ -21,7 +22,7 @@ from coterie.protocol.apis.describe_configs import Config, Synonym
 from coterie.protocol.apis.incremental_alter_configs import AlterConfigOp
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.config_def import Secret, Words
-from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
+from coterie.settings.topic_configs import LONGEST, TOPIC_CONFIGS, effective
 from coterie.storage.metadata_files import is_legal_name
 
 __all__ = [
@@ -44,9 +45,8 @@ _STRING, _INT, _BOOLEAN, _LIST = 2, 3, 1, 7
 class OtherConfig(NamedTuple):
     """A config of a group or of a client metrics subscription, with the default that Kafka 4.3.1 returns.
 
-    Those of consumer groups are the broker's settings, and can be altered for a group (K29). The others have no effect:
-    there are no share and streams groups, and metrics of clients are not collected. They are returned because tools ask
-    for them.
+    Those of consumer groups are the broker's settings, and can be altered for a group (K29). Those of share and streams
+    groups have no effect, since there are none. They are returned because tools ask for them.
     """
 
     name: str
@@ -62,10 +62,6 @@ def _group(name: str, value: str, code: int = _INT, behind: str | None = None) -
     if protocol == "consumer":
         doc = BrokerSettings.rows()[f"group.{name}"].help
     return OtherConfig(name, value, code, behind or f"group.{name}", doc)
-
-
-def _metrics(name: str, value: str, code: int) -> OtherConfig:
-    return OtherConfig(name, value, code, "", "Metrics of clients are not collected here.")
 
 
 GROUP_CONFIGS = (
@@ -88,14 +84,11 @@ GROUP_CONFIGS = (
     _group("streams.session.timeout.ms", "45000"),
 )
 
-CLIENT_METRICS_CONFIGS = (
-    _metrics("interval.ms", "300000", _INT),
-    _metrics("match", "", _LIST),
-    _metrics("metrics", "", _LIST),
+CLIENT_METRICS_CONFIGS = tuple(
+    OtherConfig(name, row.default, row.kind.code, "", row.help) for name, row in CLIENT_METRICS.items()
 )
 
 
-NAMELESS = Refusal(ErrorCode.INVALID_REQUEST, "a resource of this type needs a name")
 _CHAINS = {name: tuple(config.behind) for config in TOPIC_CONFIGS.values() for name in config.behind}
 
 
@@ -154,7 +147,7 @@ def _configs_of(
     if not name:
         return NAMELESS
     return [
-        _group_config(each, own or {}, settings) if each.name in ALTERED else _other_config(each)
+        _group_config(each, own or {}, settings) if each.name in ALTERED else _other_config(each, own or {})
         for each in tables[resource_type]
     ]
 
@@ -233,12 +226,16 @@ def _group_config(config: OtherConfig, own: Mapping[str, str], settings: BrokerS
     )
 
 
-def _other_config(config: OtherConfig) -> Config:
+def _other_config(config: OtherConfig, own: Mapping[str, str]) -> Config:
+    """Return a config of client metrics, or one of a group that has no effect and is never set."""
     synonyms = [Synonym(name=config.behind, value=config.value, source=ConfigSource.DEFAULT)] if config.behind else []
+    value = own.get(config.name, config.value)
+    if config.name in own:
+        synonyms.insert(0, Synonym(name=config.name, value=value, source=ConfigSource.CLIENT_METRICS))
     return Config(
         name=config.name,
-        value=config.value,
-        config_source=ConfigSource.DEFAULT,
+        value=value,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         config_type=config.code,
         documentation=config.doc,
@@ -255,15 +252,14 @@ def _allowed(_resource_type: int, _name: str) -> Refusal | None:
     return None
 
 
-LONGEST = 10_000
-"""The longest text of a list. Old versions of DescribeConfigs count the bytes of a string in 16 bits."""
-
 NOT_ALTERED: Mapping[int, str] = {
     ResourceType.BROKER: "the broker reads its settings when it starts: put them into its properties file, its "
     "environment or --set, and start it again",
     ResourceType.BROKER_LOGGER: "there are no loggers to set here",
-    ResourceType.CLIENT_METRICS: "metrics of clients are not collected here",
 }
+
+STORED = frozenset({ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
+"""The types of resources that can have configs of their own."""
 
 ALTERED = ("consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
 """The configs that a consumer group may have of its own."""
@@ -330,11 +326,9 @@ def alter(
     nulls = [(config.name, config.value is None) for config in resource.configs]
     refusal = _refuse(resource, nulls, settings, denial, sets=bool(resource.configs))
     wanted: dict[str, str | None] = {config.name: config.value for config in resource.configs}
-    if refusal is None and resource.resource_type == ResourceType.GROUP:
-        return tidy_group(resource.resource_name, wanted, settings)
-    if refusal or resource.resource_type != ResourceType.TOPIC:
+    if refusal or resource.resource_type not in STORED:
         return refusal or {}
-    return _of_topic(resource.resource_name, wanted, own, settings)
+    return _tidied(resource, wanted, own, settings)
 
 
 def incremental_alter(
@@ -349,7 +343,7 @@ def incremental_alter(
     ]
     sets = any(config.operation != AlterConfigOp.DELETE for config in resource.configs)
     refusal = _refuse(resource, nulls, settings, denial, sets=sets)
-    if refusal or resource.resource_type not in {ResourceType.TOPIC, ResourceType.GROUP}:
+    if refusal or resource.resource_type not in STORED:
         return refusal or {}
     wanted: dict[str, str | None] = dict(own or {})
     for config in resource.configs:
@@ -373,9 +367,19 @@ def incremental_alter(
                 ErrorCode.INVALID_REQUEST,
                 f"operation {config.operation}: must be 0 set, 1 delete, 2 append, 3 subtract",
             )
+    return _tidied(resource, wanted, own, settings)
+
+
+def _tidied(
+    resource: _Resource, wanted: Mapping[str, str | None], own: Mapping[str, str] | None, settings: BrokerSettings
+) -> dict[str, str] | Refusal:
+    """Return the configs of a resource as they are stored, or why they are refused."""
+    name = resource.resource_name
     if resource.resource_type == ResourceType.GROUP:
-        return tidy_group(resource.resource_name, wanted, settings)
-    return _of_topic(resource.resource_name, wanted, own, settings)
+        return tidy_group(name, wanted, settings)
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        return tidy_client_metrics(name, wanted)
+    return _of_topic(name, wanted, own, settings)
 
 
 def _edited(present: str, operand: str, operation: int) -> str:
@@ -391,8 +395,8 @@ def _refuse(
 ) -> Refusal | None:
     """Return what is wrong with a request by itself: repeated names, names without a value, unknown types.
 
-    As in Kafka, some of that comes before what the client may do. Only topics have configs that can be set. Elsewhere
-    none is set, so to delete some is no error.
+    As in Kafka, some of that comes before what the client may do. Brokers have no configs that can be set, so to delete
+    some is no error.
     """
     repeated = [name for name, count in Counter(name for name, _ in names).items() if count > 1]
     if repeated:
@@ -405,12 +409,10 @@ def _refuse(
     if denied is not None:
         return denied
     if kind not in NOT_ALTERED:
-        return None if kind in {ResourceType.TOPIC, ResourceType.GROUP} else unknown_type(kind)
+        return None if kind in STORED else unknown_type(kind)
     if sets or kind == ResourceType.BROKER_LOGGER:
         return Refusal(ErrorCode.INVALID_REQUEST, NOT_ALTERED[kind])
-    if kind == ResourceType.BROKER:
-        return None if name in {"", str(settings.node_id)} else _other_broker(name, settings)
-    return None if name else NAMELESS
+    return None if name in {"", str(settings.node_id)} else _other_broker(name, settings)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -486,7 +488,7 @@ def _judge(
         if isinstance(found, Refusal):
             error, message = found.error, found.message or None
         elif each.resource_type == ResourceType.TOPIC or (
-            each.resource_type == ResourceType.GROUP and found != own_of(each.resource_type, each.resource_name)
+            each.resource_type in STORED and found != own_of(each.resource_type, each.resource_name)
         ):
             changes[each.resource_type, each.resource_name] = found
         results.append(

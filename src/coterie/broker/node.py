@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from coterie.broker.broker_effects import Effects, Ready, Send
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Connection, Handler, Route, close
+from coterie.broker.client_metrics_manager import ClientMetricsManager
 from coterie.broker.group_service import GroupService
 from coterie.broker.handlers.fetch import Fetches
 from coterie.broker.handlers.quick_offsets import Quick
@@ -41,6 +42,7 @@ class BrokerNode:
         transactions: TransactionService,
         replicas: ReplicaManager,
         fetches: Fetches,
+        client_metrics: ClientMetricsManager,
         reporter: Reporter,
         handlers: Mapping[int, Handler],
         authenticator_for: Callable[[Connection], SaslServerAuthenticator | None],
@@ -56,6 +58,7 @@ class BrokerNode:
         self.transactions = transactions
         self.replicas = replicas
         self._fetches = fetches
+        self.client_metrics = client_metrics
         self._reporter = reporter
         self._after = after
         self.intercept: Intercept | None = None
@@ -95,9 +98,13 @@ class BrokerNode:
         return self._after(_ready(connection), now_ms)
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget a closed connection and its parked fetch. No member leaves its group because of it (rule 9)."""
+        """Forget a closed connection, its parked fetch and its client instance.
+
+        No member leaves its group because of it (rule 9).
+        """
         connection.is_closed = True
         connection.forget_waiting()
+        self.client_metrics.disconnected(connection)
         if connection.call is not None:
             self._fetches.forget(connection.call)
             connection.call = None  # else the two hold each other

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from coterie.cli.output import Cell, Rows
 from coterie.diagnosis.context import seconds
 from coterie.diagnosis.evidence import UNKNOWN_TEXT, Bound, Evidence, Statement
-from coterie.diagnosis.model import Cost, ExplainedRebalance, Finding, GroupHistory
+from coterie.diagnosis.model import Cost, Event, ExplainedRebalance, Finding, GroupHistory
 from coterie.ledger.rebalances import shown_reason
 
 FINDINGS = ("SEVERITY", "FINDING", "GROUP", "MEMBERS", "FROM", "TO", "REBALANCES", "COST", "SUMMARY", "GRADE", "ADVICE")
@@ -19,6 +19,8 @@ REBALANCES = (
 WIDE_FINDINGS = ("TO", "GRADE", "ADVICE")
 WIDE_REBALANCES = ("JOIN", "SYNC", "MEMBERS", "OUTCOME", "EVIDENCE")
 _MAX_NAMES = 3
+MOST_REPORTS = 10
+"""What clients reported after a rebalance: so many lines are shown."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -46,7 +48,7 @@ def why(history: GroupHistory, findings: Sequence[Finding], now_ms: int) -> str:
         paragraphs.append(f"Other findings of this group: {listed}. See: coterie groups findings {history.group_id}")
     if not findings:
         paragraphs.append("Nothing else is wrong with the group, as far as these sources show.")
-    paragraphs.append("Evidence:\n" + "\n".join(_evidence(last)))
+    paragraphs.append("Evidence:\n" + "\n".join(_evidence(history, last)))
     return "\n\n".join(paragraphs)
 
 
@@ -137,7 +139,7 @@ def _unassigned(one: ExplainedRebalance) -> str:
     return f"Unassigned: {figure} partition-seconds{_grade(one.unassigned_ms)}{waited}."
 
 
-def _evidence(one: ExplainedRebalance) -> list[str]:
+def _evidence(history: GroupHistory, one: ExplainedRebalance) -> list[str]:
     merged: dict[Evidence, list[str]] = {}
     for name, statement in one.statements.items():
         for evidence in statement.evidence[:1]:
@@ -146,7 +148,12 @@ def _evidence(one: ExplainedRebalance) -> list[str]:
         f"  {evidence.grade:8}  {evidence.source or '-'}  {', '.join(names)}"
         + (f": {evidence.says}" if evidence.says else "")
         for evidence, names in merged.items()
-    ]
+    ] + [_reported(event) for event in history.reports_after(one)[:MOST_REPORTS]]
+
+
+def _reported(event: Event) -> str:
+    """Return what a client reported after a rebalance."""
+    return f"  {event.evidence.grade:8}  {event.evidence.source or '-'}  {when(event.at_ms)} UTC, {event.evidence.says}"
 
 
 def ago(ms: int) -> str:

@@ -364,6 +364,36 @@ def _loaded(history: GroupHistory, fact: facts.GroupLoaded, at: Evidence) -> Non
         history.events.append(Event(fact.at_ms, Happening.COORDINATOR_STARTED, "", at))
 
 
+def _reported(history: GroupHistory, fact: facts.ClientReported, at: Evidence) -> None:
+    """Add what a client said about itself. It is weaker than what the broker saw, and contradicts none of it."""
+    evidence = replace(at, grade=Grade.REPORTED, says=_report(fact))
+    history.grades |= {str(Grade.REPORTED)}
+    history.events.append(Event(fact.at_ms, Happening.CLIENT_REPORTED, fact.member_id, evidence))
+    member = history.members.get(fact.member_id)
+    for name in _REPORTED_OF_MEMBERS if member is not None else ():
+        value = getattr(fact, name)
+        if value is not None:
+            setattr(member, name, said(value, evidence, agrees=getattr(member, name).agrees))
+
+
+def _report(fact: facts.ClientReported) -> str:
+    """Return the numbers that a client sent, as text."""
+    parts = [text.format(value) for name, text in _REPORT.items() if (value := getattr(fact, name)) is not None]
+    return f"{fact.client_id or fact.client_instance_id}: {', '.join(parts) or 'it has rebalanced'}"
+
+
+_REPORTED_OF_MEMBERS = ("rebalance_latency_max_ms", "assigned_partitions", "poll_idle_ratio")
+_REPORT: Mapping[str, str] = {
+    "rebalances": "rebalances {}",
+    "rebalance_latency_avg_ms": "average {} ms",
+    "rebalance_latency_max_ms": "longest {} ms",
+    "rebalance_latency_total_ms": "together {} ms",
+    "commit_latency_avg_ms": "commits on average {} ms",
+    "commit_latency_max_ms": "longest commit {} ms",
+    "assigned_partitions": "assigned partitions {}",
+    "poll_idle_ratio": "poll idle ratio {:.2f}",
+}
+
 _GOING = frozenset(
     {
         facts.MemberLeft,
@@ -389,4 +419,5 @@ _MEMBER_ENTRIES: Mapping[type[Fact], Callable[[GroupHistory, Any, Evidence], Non
     facts.GroupUnloaded: _happens(Happening.COORDINATOR_MOVED),
     facts.GroupEmptied: _happens(Happening.GROUP_EMPTIED),
     facts.GroupDied: _happens(Happening.GROUP_DELETED),
+    facts.ClientReported: _reported,
 }

@@ -139,7 +139,7 @@ def _dropped_agree(strong: Claim[tuple[tuple[str, str], ...]], weak: Claim[tuple
     return {who for who, _ in weak.value} <= {who for who, _ in strong.value}
 
 
-def _always(_strong: Claim[str], _weak: Claim[str]) -> bool:
+def _always(_strong: Claim[Any], _weak: Claim[Any]) -> bool:
     return True
 
 
@@ -210,6 +210,12 @@ class MemberSpan:
     """It is max.poll.interval.ms of a consumer."""
     topics: Statement[tuple[str, ...]] = field(default_factory=unknown)
     """Its last known subscription."""
+    rebalance_latency_max_ms: Statement[int] = field(default_factory=lambda: unknown(_always))
+    """The longest rebalance of those that its client last reported. The client measures from its own join on."""
+    assigned_partitions: Statement[int] = field(default_factory=lambda: unknown(_always))
+    """How many partitions its client had when it last reported rebalances."""
+    poll_idle_ratio: Statement[float] = field(default_factory=lambda: unknown(_always))
+    """The part of the time that its application spent in poll(), when its client last reported rebalances."""
 
     @property
     def name(self) -> str:
@@ -287,6 +293,8 @@ class Happening(StrEnum):
     GROUP_EMPTIED = "group emptied"
     GROUP_DELETED = "group deleted"
     GROUP_FULL = "group full"
+    CLIENT_REPORTED = "client reported rebalances"
+    """A client said in its metrics that it has rebalanced (KIP-714)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +345,17 @@ class GroupHistory:
     def stays(self) -> list[MemberSpan]:
         """Return every stay of every member, in the order in which they joined."""
         return sorted([*self.past, *self.members.values()], key=lambda one: one.joined_ms.value or 0)
+
+    def reports_after(self, one: ExplainedRebalance) -> list[Event]:
+        """Return what clients reported from the begin of a rebalance to the begin of the next one."""
+        next_ms = min((other.at_ms for other in self.rebalances if other.at_ms > one.at_ms), default=None)
+        return [
+            event
+            for event in self.events
+            if event.what is Happening.CLIENT_REPORTED
+            and event.at_ms >= one.at_ms
+            and (next_ms is None or event.at_ms < next_ms)
+        ]
 
     def name_of(self, member_id: str) -> str:
         """Return the name of a member: instance id, client id, or the member id."""

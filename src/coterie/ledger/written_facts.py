@@ -154,10 +154,17 @@ def _exactly(kind: type) -> _Reader:
     return read
 
 
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
+
+
 _SIMPLE: Mapping[Any, _Reader] = {
     str: _exactly(str),
     int: _exactly(int),
     bool: _exactly(bool),
+    float: _number,
     bytes: bytes.fromhex,
     ErrorCode: lambda name: ErrorCode[name],
     Cause: Cause,

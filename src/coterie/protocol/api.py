@@ -52,6 +52,7 @@ class Api(DataStruct, frozen=True):
     """The parts that are not supported, and why."""
     refused: range = range(0)
     advertised: bool = True
+    """False: ApiVersions lists it only if a setting says so. It is served in any case."""
 
     @property
     def module_name(self) -> str:
@@ -161,6 +162,8 @@ APIS = (
         missing={"members of both protocols in one group": "a group that has members of one refuses the other"},
     ),
     Api(69, "ConsumerGroupDescribe", _versions(0, 1), flexible=0),
+    Api(71, "GetTelemetrySubscriptions", _versions(0, 0), flexible=0, advertised=False),
+    Api(72, "PushTelemetry", _versions(0, 0), flexible=0, advertised=False),
     Api(74, "ListConfigResources", _versions(0, 1), flexible=0),
     Api(75, "DescribeTopicPartitions", _versions(0, 0), flexible=0),
 )

@@ -37,6 +37,7 @@ from coterie.settings.transaction_settings import TransactionSettings
 
 NODE = "The node"
 ACLS = "ACLs"
+TELEMETRY = "Metrics of clients"
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -102,7 +103,7 @@ UNSUPPORTED = (
     ),
     ignored(
         "there is no JVM to report metrics of",
-        "metric.reporters metrics.* kafka.metrics.* auto.include.jmx.reporter telemetry.max.bytes",
+        "metric.reporters metrics.* kafka.metrics.* auto.include.jmx.reporter",
     ),
     ignored(
         "Coterie does this in another way",
@@ -174,6 +175,17 @@ class BrokerSettings(SocketServerSettings, LogSettings, TransactionSettings, Gro
         False,
         Flag(),
         "Whether every principal may do everything with a resource that no ACL applies to.",
+    )
+
+    coterie_client_telemetry_enable: bool = setting(
+        TELEMETRY,
+        False,
+        Flag(),
+        "Whether the broker receives metrics that clients push (KIP-714), and keeps what they say about rebalances. If "
+        "it is false, clients do not push: Kafka does the same if it has no plugin for it.",
+    )
+    telemetry_max_bytes: int = setting(
+        TELEMETRY, 1_048_576, int32(1), "The largest metrics of a client that are accepted, compressed or not."
     )
 
     @classmethod

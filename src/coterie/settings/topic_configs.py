@@ -12,7 +12,10 @@ from typing import Any
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.config_def import Flag, Setting, Words, int32, int64
 
-__all__ = ["TOPIC_CONFIGS", "TopicConfig", "effective"]
+__all__ = ["LONGEST", "TOPIC_CONFIGS", "TopicConfig", "effective"]
+
+LONGEST = 10_000
+"""The longest text of a list. Old versions of DescribeConfigs count the bytes of a string in 16 bits."""
 
 _MS_IN = {"minutes": 60_000, "hours": 3_600_000}
 _ONE_REPLICA = "there is one replica"

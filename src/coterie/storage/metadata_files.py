@@ -151,7 +151,22 @@ GROUP_CONFIGS = ChecksummedFile(
     "the configs that consumer groups have of their own",
     "it sets the file aside: groups have the broker's settings",
 )
-CHECKSUMMED_FILES = (TOPICS, META, LEADERS, PRODUCER_IDS, SCRAM_CREDENTIALS, ACLS, GROUP_CONFIGS)
+CLIENT_METRICS_CONFIGS = ChecksummedFile(
+    "coterie-client-metrics-configs.json",
+    2,
+    "the metrics that clients are asked for (KIP-714)",
+    "it sets the file aside: clients are asked for no metrics",
+)
+CHECKSUMMED_FILES = (
+    TOPICS,
+    META,
+    LEADERS,
+    PRODUCER_IDS,
+    SCRAM_CREDENTIALS,
+    ACLS,
+    GROUP_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
+)
 """All files of this kind but `coterie-checkpoint.json` (`durable_ends.py`); the journal has checksums of its own."""
 
 

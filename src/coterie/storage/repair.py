@@ -39,6 +39,7 @@ from coterie.storage.log_errors import DamagedFileError, DirectoryError
 from coterie.storage.log_inspection import LogFinding, LogInspection
 from coterie.storage.metadata_files import (
     ACLS,
+    CLIENT_METRICS_CONFIGS,
     GROUP_CONFIGS,
     LEADERS,
     META,
@@ -66,6 +67,7 @@ _NEEDED = {
     PRODUCER_IDS.path: {"next"},
     SCRAM_CREDENTIALS.path: {"credentials"},
     GROUP_CONFIGS.path: {"groups"},
+    CLIENT_METRICS_CONFIGS.path: {"subscriptions"},
 }
 
 
@@ -205,9 +207,10 @@ def _small_files(files: Files, findings: Findings, cluster_id: str, node_id: int
         PRODUCER_IDS.path: ("set aside: ids go on behind the highest that the logs have", None),
         SCRAM_CREDENTIALS.path: ("set aside: users who log in by SCRAM need new passwords", None),
         GROUP_CONFIGS.path: ("set aside: groups have the broker's settings", None),
+        CLIENT_METRICS_CONFIGS.path: ("set aside: clients are asked for no metrics", None),
     }
-    in_json = {LEADERS, SCRAM_CREDENTIALS, GROUP_CONFIGS}
-    for own in (META, LEADERS, PRODUCER_IDS, SCRAM_CREDENTIALS, GROUP_CONFIGS):
+    in_json = {LEADERS, SCRAM_CREDENTIALS, GROUP_CONFIGS, CLIENT_METRICS_CONFIGS}
+    for own in (META, LEADERS, PRODUCER_IDS, SCRAM_CREDENTIALS, GROUP_CONFIGS, CLIENT_METRICS_CONFIGS):
         if own is not META and not files.exists(own.path):
             continue
         try:

@@ -54,6 +54,7 @@ _WITHOUT_OWNERS = (
     facts.TargetAssignmentComputed,
     facts.WriteFailed,
     facts.AssignmentFailed,
+    facts.ClientReported,
 )
 """Facts that change no owner. The ledger needs those of a rebalance, but no column ends with them."""
 

@@ -15,11 +15,15 @@ KAFKA_4_3_1 = {
     31: (1, 3), 32: (1, 4), 33: (0, 2), 34: (1, 2), 35: (1, 5), 36: (0, 2), 37: (0, 3), 38: (1, 3), 39: (1, 2),
     40: (1, 2), 41: (1, 3), 42: (0, 2), 43: (0, 2), 44: (0, 1), 45: (0, 1), 46: (0, 0), 47: (0, 0), 48: (0, 1),
     49: (0, 1), 50: (0, 0), 51: (0, 0), 55: (0, 2), 57: (0, 2), 60: (0, 2), 61: (0, 0), 64: (0, 0), 65: (0, 0),
-    66: (0, 2), 68: (0, 1), 69: (0, 1), 74: (0, 1), 75: (0, 0), 76: (1, 1), 77: (1, 1), 78: (1, 2), 79: (1, 2),
+    66: (0, 2), 68: (0, 1), 69: (0, 1), 71: (0, 0), 72: (0, 0), 74: (0, 1), 75: (0, 0), 76: (1, 1),
+    77: (1, 1), 78: (1, 2), 79: (1, 2),
     80: (0, 1), 81: (0, 0), 83: (0, 0), 84: (0, 0), 85: (0, 1), 86: (0, 0), 87: (0, 1), 88: (0, 0), 89: (0, 0),
     90: (0, 1), 91: (0, 0), 92: (0, 0),
 }  # fmt: skip
-"""What Apache Kafka 4.3.1 answers to ApiVersions: the first and the last version of each key."""
+"""What Apache Kafka 4.3.1 answers to ApiVersions: the first and the last version of each key.
+
+It has 71 and 72 only with a plugin that receives the metrics of clients (KIP-714).
+"""
 
 
 @pytest.mark.parametrize("row", APIS, ids=lambda row: row.name)
@@ -55,7 +59,9 @@ def test_api_versions_is_answered_with_the_oldest_header_and_others_are_not() ->
 
 def test_api_versions_tells_what_is_advertised() -> None:
     told = {row.api_key: (row.min_version, row.max_version) for row in api_versions.ADVERTISED}
-    assert told == {row.key: KAFKA_4_3_1[row.key] for row in APIS}
+    assert told == {row.key: KAFKA_4_3_1[row.key] for row in APIS if row.advertised}
+    with_telemetry = {row.api_key: row for row in api_versions.ADVERTISED_WITH_TELEMETRY}
+    assert set(with_telemetry) - set(told) == {71, 72}
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_the_form_of_version_0() -> None:

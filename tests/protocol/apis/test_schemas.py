@@ -73,6 +73,7 @@ OURS = {
     "timeout": {"timeout_ms"},
     "throttle_time": {"throttle_time_ms"},
     "max_wait": {"max_wait_ms"},
+    "push_interval": {"push_interval_ms"},
     "heartbeat_interval": {"heartbeat_interval_ms"},
     "session_timeout": {"session_timeout_ms"},
     "rebalance_timeout": {"rebalance_timeout_ms"},

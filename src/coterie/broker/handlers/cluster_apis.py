@@ -73,6 +73,7 @@ class ClusterApis(DataStruct, frozen=True, eq=False):
     data_path: Callable[[], str]
     wall: WallClock
     space: Callable[[], Space | None]
+    receives_telemetry: bool
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -86,8 +87,10 @@ class ClusterApis(DataStruct, frozen=True, eq=False):
     def _api_versions(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = api_versions.read_request(frame, at, call.version)
         if api_versions.names_its_client(request, call.version):
+            if request.client_software_name:
+                call.connection.software = request.client_software_name, request.client_software_version
             answer = api_versions.Response(
-                api_keys=api_versions.ADVERTISED,
+                api_keys=api_versions.ADVERTISED_WITH_TELEMETRY if self.receives_telemetry else api_versions.ADVERTISED,
                 supported_features=api_versions.SUPPORTED,
                 finalized_features_epoch=0,
                 finalized_features=api_versions.FINALIZED,

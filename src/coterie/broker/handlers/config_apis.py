@@ -14,8 +14,10 @@ from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Handler, Responses
 from coterie.broker.config_manager import ConfigChanges, OwnConfigs, alter_all, describe, incremental_alter_all
 from coterie.broker.handlers.refusals import CLUSTER_DENIED, Refusal
+from coterie.broker.maintenance.client_metrics_configs import ClientMetricsConfigs
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.group_configs import GroupConfigs
+from coterie.broker.maintenance.stored_configs import StoredConfigs
 from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.security.auth_helper import AuthHelper
 from coterie.coordinator.wall_clock import WallClock
@@ -41,6 +43,7 @@ class ConfigApis(DataStruct, frozen=True, eq=False):
     wall: WallClock
     data_path: Callable[[], str]
     group_configs: GroupConfigs
+    client_metrics_configs: ClientMetricsConfigs
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -80,11 +83,17 @@ class ConfigApis(DataStruct, frozen=True, eq=False):
         return self.responses.answer(call, describe_configs.Response(results=results), now_ms)
 
     def _own(self, resource_type: int, name: str) -> Mapping[str, str] | None:
-        """Return the configs that a topic or a group has of its own; None if there can be none."""
-        if resource_type == ResourceType.GROUP:
-            return self.group_configs.by_group.get(name, {})
+        """Return the configs that a resource has of its own; None if there can be none."""
+        stored = self._stored.get(resource_type)
+        if stored is not None:
+            return stored.by_name.get(name, {})
         topic = self.directory.topics.get(name) if resource_type == ResourceType.TOPIC else None
         return None if topic is None else topic.configs
+
+    @property
+    def _stored(self) -> Mapping[int, StoredConfigs]:
+        """The configs that are stored for other types of resources than topics."""
+        return {ResourceType.GROUP: self.group_configs, ResourceType.CLIENT_METRICS: self.client_metrics_configs}
 
     def _settings_in_effect(self) -> BrokerSettings:
         """Return the settings of this node with its own id, addresses and directory, which options may have given."""
@@ -152,21 +161,22 @@ class ConfigApis(DataStruct, frozen=True, eq=False):
             return [*effects, *self._next(call, response, others, at_ms)]
 
         kind, name = resource
-        if kind == ResourceType.GROUP:
-            return [Work(self.group_configs.replace(name, configs), then)]
+        stored = self._stored.get(kind)
+        if stored is not None:
+            return [Work(stored.replace(name, configs), then)]
         return [Work(self.directory.set_configs(name, configs, self.wall.at(now_ms)), then)]
 
     # --- ListConfigResources ------------------------------------------------------------------------------------------
 
     def _list_config_resources(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
-        """List names in Kafka's order of types. Client metrics have no configs of their own."""
+        """List names in Kafka's order of types."""
         request = list_config_resources.read_request(frame, at, call.version)
         if not self.auth.authorize(call, AclOperation.DESCRIBE_CONFIGS, AclResourceType.CLUSTER):
             return self.responses.answer(call, list_config_resources.Response(error=CLUSTER_DENIED.error), now_ms)
         nodes = [str(number) for number in sorted(self.metadata.nodes_up)]
         names: Mapping[int, Iterable[str]] = {
-            ResourceType.GROUP: sorted(self.group_configs.by_group),
-            ResourceType.CLIENT_METRICS: (),
+            ResourceType.GROUP: sorted(self.group_configs.by_name),
+            ResourceType.CLIENT_METRICS: sorted(self.client_metrics_configs.by_name),
             ResourceType.BROKER_LOGGER: nodes,
             ResourceType.BROKER: nodes,
             ResourceType.TOPIC: self.directory.topics,

@@ -15,6 +15,7 @@ class Refusal(NamedTuple):
 
 
 CLUSTER_DENIED = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+NAMELESS = Refusal(ErrorCode.INVALID_REQUEST, "a resource of this type needs a name")
 
 
 class TopicError(Exception):
@@ -40,5 +41,5 @@ def no_such_topic(name: str) -> Refusal:
 def unknown_type(resource_type: int) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_REQUEST,
-        f"resources of type {resource_type} are not known: 2 is a topic, 4 a broker, 32 a group",
+        f"resources of type {resource_type} are not known: 2 is a topic, 4 a broker, 16 client metrics, 32 a group",
     )

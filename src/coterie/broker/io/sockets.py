@@ -89,6 +89,7 @@ class Link(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
         peer = transport.get_extra_info("peername")
         self.connection.host = str(peer[0]) if peer else "unknown"
+        self.connection.port = int(peer[1]) if peer else None
         if not self._server.admits(self):
             self.transport.abort()
             return

@@ -23,9 +23,11 @@ What Coterie speaks, in the versions of Apache Kafka 4.3.1. Made from `coterie.p
 |---:|---|---|---|---|
 """
 FOOT = """
-No API throttles: there are no quotas, and `throttle_time_ms` is always 0. Trailing bytes and unknown tagged fields are
-ignored. A version that is not in the table, or a body that cannot be read, closes the connection; only ApiVersions
-answers a version it does not know, in the form of version 0, with UNSUPPORTED_VERSION and its own range.
+There are no quotas, and `throttle_time_ms` is always 0. GetTelemetrySubscriptions and PushTelemetry refuse a client
+that comes before its push interval is over (THROTTLING_QUOTA_EXCEEDED); no other API throttles. Trailing
+bytes and unknown tagged fields are ignored. A version that is not in the table, or a body that cannot be read, closes
+the connection; only ApiVersions answers a version it does not know, in the form of version 0, with UNSUPPORTED_VERSION
+and its own range.
 """
 
 
@@ -39,7 +41,7 @@ def _row(api: Api) -> str:
     flexible = str(api.flexible) if api.flexible in api.versions else "never"
     missing = [f"{what}: {why}" for what, why in api.missing.items()]
     if not api.advertised:
-        missing.append("not advertised")
+        missing.append("advertised only with `coterie.client.telemetry.enable`, as Kafka does with a plugin")
     link = f"[{api.name}](../src/coterie/protocol/apis/{api.module_name}.py)"
     return f"| {api.key} | {link} | {versions} | {flexible} | {'; '.join(missing)} |\n"
 

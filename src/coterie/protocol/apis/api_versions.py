@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 
 from coterie.errors import ErrorCode
-from coterie.protocol.api import APIS, api
+from coterie.protocol.api import APIS, api, by_key
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.codec.fields import Int16, Int32, Int64, message, wire
 from coterie.structs import replace
 
 __all__ = [
     "ADVERTISED",
+    "ADVERTISED_WITH_TELEMETRY",
     "API",
     "FINALIZED",
     "SUPPORTED",
@@ -76,11 +77,11 @@ read_response, _write_response = codec(API, Response)
 ALLOWS_LEVEL_ZERO = 4
 """Older clients stumble over a supported feature whose lowest level is 0 (KAFKA-17011)."""
 
-ADVERTISED = tuple(
-    ApiVersion(api_key=row.key, min_version=row.versions[0], max_version=row.versions[-1])
-    for row in APIS
-    if row.advertised
+ADVERTISED_WITH_TELEMETRY = tuple(
+    ApiVersion(api_key=row.key, min_version=row.versions[0], max_version=row.versions[-1]) for row in APIS
 )
+"""The answer of a broker that receives the metrics of clients (KIP-714)."""
+ADVERTISED = tuple(row for row in ADVERTISED_WITH_TELEMETRY if by_key[row.api_key].advertised)
 
 GROUP_VERSION = "group.version"
 """The feature that clients look for before they use KIP-848's groups."""
