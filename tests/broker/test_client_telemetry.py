@@ -378,6 +378,15 @@ def test_an_instance_is_forgotten_with_its_connection() -> None:
     assert get(world.client(), mine).error is ErrorCode.NONE
 
 
+def test_a_long_name_is_not_kept_whole() -> None:
+    """One connection can name thousands of instances, each with another client id of 32 KiB."""
+    world, client = a_world()
+    client.connection.software = "n" * 30_000, "v" * 30_000
+    get(client, UUID(int=99))
+    attributes = world.node.client_metrics.instances[UUID(int=99)].attributes
+    assert max(len(value or "") for value in attributes.values()) == client_metrics_manager.LONGEST_ATTRIBUTE
+
+
 def test_there_are_no_more_instances_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_INSTANCES == 16_384
     monkeypatch.setattr(client_metrics_manager, "MOST_INSTANCES", 3)

@@ -28,6 +28,8 @@ __all__ = ["ClientMetricsInstance", "ClientMetricsManager", "InstanceExpired"]
 
 MOST_INSTANCES = 16_384
 """Of more, the one is forgotten that was silent for longest."""
+LONGEST_ATTRIBUTE = 512
+"""The characters of an attribute that are kept: a client can name thousands of instances, and long names of itself."""
 LEAST_SILENCE_MS = 60_000
 """The time after which a silent instance is forgotten, unless three push intervals are longer."""
 ACCEPTED_COMPRESSIONS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
@@ -206,4 +208,5 @@ def _attributes(client_instance_id: UUID, connection: Connection, client_id: str
     name, version = connection.software
     port = None if connection.port is None else str(connection.port)
     values = (id_text(client_instance_id), client_id, name, version, connection.host, port)
-    return dict(zip(CLIENT_ATTRIBUTES, values, strict=True))
+    kept = (None if value is None else value[:LONGEST_ATTRIBUTE] for value in values)
+    return dict(zip(CLIENT_ATTRIBUTES, kept, strict=True))
