@@ -28,6 +28,8 @@ from broker.transaction_journal import Fate, Journal, Sent
 from broker.transactional import TransactionalPeer
 from coterie.client.admin import Admin
 from coterie.errors import ErrorCode
+from coterie.protocol.batch import batches
+from coterie.protocol.records import records
 
 __all__ = ["Outcome", "kill_again_and_again"]
 
@@ -62,6 +64,8 @@ class Outcome:
     """Commits that were not answered."""
     undecided_and_seen: int = 0
     by_librdkafka: int = 0
+    hangs_in: str = ""
+    """The call in which librdkafka hangs, long after its timeout; then its last transaction is not decided."""
     start_s: list[float] = field(default_factory=list)
 
 
@@ -140,6 +144,12 @@ class LibrdkafkaProducer:
         self.problem: BaseException | None = None
         self.doing = "nothing yet"
         """The last call, and its last error."""
+        self._called = 0.0
+
+    @property
+    def is_overdue(self) -> bool:
+        """Return whether a call has not returned for a minute, although its timeout is five seconds."""
+        return 0 < self._called < time.monotonic() - 60
 
     def run(self, stop: Event) -> None:
         try:
@@ -172,6 +182,7 @@ class LibrdkafkaProducer:
         deadline = began + PATIENCE_S
         name = self.doing = str(getattr(call, "__name__", call))
         while True:
+            self._called = time.monotonic()
             try:
                 call(*arguments, 5.0)  # type: ignore[operator]
             except KafkaException as error:
@@ -179,6 +190,8 @@ class LibrdkafkaProducer:
                 if error.args[0].retriable() and time.monotonic() < deadline:
                     continue
                 raise
+            finally:
+                self._called = 0.0
             return
 
     def _transact(self, producer: Producer, consumer: ConfluentConsumer) -> None:
@@ -223,17 +236,20 @@ def kill_again_and_again(data: Path, kills: int, seed: int, log: Path, *, tells:
                 with Peer(bootstrap) as peer:
                     peer.find_coordinator()
                     peer.create("t", PARTITIONS)
-                thread = Thread(target=real.run, args=(stop_real,), name="librdkafka")
+                thread = Thread(target=real.run, args=(stop_real,), name="librdkafka", daemon=True)  # it may hang
                 thread.start()
             for producer in raw:
                 producer.fence(bootstrap)
             if life == kills:
                 assert thread is not None
                 stop_real.set()
-                thread.join(2 * PATIENCE_S)
-                assert not thread.is_alive(), (
-                    f"librdkafka has not ended its last transaction: {_state_of(real, bootstrap)}"
-                )
+                deadline = time.monotonic() + 3 * PATIENCE_S  # a transaction has two calls, and an abort
+                while thread.is_alive() and not real.is_overdue:
+                    thread.join(1)
+                    late = f"librdkafka has not ended its last transaction: {real.doing}"
+                    assert time.monotonic() < deadline, late
+                if thread.is_alive():
+                    outcome.hangs_in = _state_of(real, bootstrap)
                 if real.problem is not None:
                     raise real.problem
                 RawProducer(real.journal.name, 0).fence(bootstrap)
@@ -281,7 +297,31 @@ def _check(bootstrap: str, checked: list[Journal], readers: list[Journal], posit
         for journal in checked:
             offset, error = peer.fetch_offsets(journal.name, stable=True)["t", 0]
             assert not error, f"{journal.name}: {error.name}"
-            journal.check(offset)
+            try:
+                journal.check(offset)
+            except AssertionError as failed:
+                raise AssertionError(f"{failed}\n{_in_the_log(peer, journal.name)}") from None
+
+
+def _in_the_log(peer: TransactionalPeer, name: str) -> str:
+    """Return all batches and markers of the producers with this name, committed or not: offset, ids, what it is."""
+    rows: list[tuple[int, int, int, str]] = []
+    producers: set[int] = set()
+    for partition in range(PARTITIONS):
+        at = 0
+        while data := bytes(peer.read_log(at, partition=partition, committed=False).records or b""):
+            for position, header in batches(data):
+                at = header.next_offset
+                (record, *_) = records(data, header, position)
+                said = f"epoch {header.producer_epoch} sequence {header.base_sequence} {record.value!r}"
+                if header.is_control:
+                    ends = "abort" if (record.key or b"")[3:4] == bytes(1) else "commit"
+                    said = f"epoch {header.producer_epoch} {ends}"
+                elif (record.value or b"").startswith(f"{name}/".encode()):
+                    producers.add(header.producer_id)
+                rows.append((header.producer_id, partition, header.base_offset, said))
+    mine = [row for row in rows if row[0] in producers]
+    return "\n".join(f"partition {where} offset {at} producer {who} {said}" for who, where, at, said in mine)
 
 
 def _live(broker: Serving, bootstrap: str, producers: list[RawProducer], seconds: float) -> None:
@@ -330,6 +370,8 @@ def main() -> None:
         f"{outcome.aborted} aborted, {outcome.left_open} left open, {outcome.undecided} not answered "
         f"({outcome.undecided_and_seen} of them committed); slowest start {max(outcome.start_s):.2f} s"
     )
+    if outcome.hangs_in:
+        print(f"librdkafka hangs: {outcome.hangs_in}")
 
 
 if __name__ == "__main__":
