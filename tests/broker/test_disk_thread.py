@@ -55,6 +55,21 @@ def test_a_mistake_is_reported_and_the_thread_goes_on() -> None:
     assert [str(each) for each in reported] == ["a mistake"]
 
 
+def test_the_last_work_comes_after_all_other_and_its_error_is_raised() -> None:
+    async def ask() -> list[int]:
+        disk = DiskThread(asyncio.get_running_loop())
+        done: list[int] = []
+        for number in range(10):
+            disk.run(_noting(done, number), lambda _: None)
+        await asyncio.wait_for(disk.finish(_noting(done, 10)), 60)
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(disk.finish(_fails), 60)
+        disk.shutdown()
+        return done
+
+    assert asyncio.run(ask()) == list(range(11))
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_shutdown_waits_for_what_was_asked_for(times: int) -> None:
     async def ask() -> list[int]:
@@ -92,3 +107,7 @@ def test_work_that_ends_after_the_loop_was_closed_disturbs_nobody() -> None:
 
 def _noting(done: list[int], number: int) -> Callable[[], None]:
     return lambda: done.append(number)
+
+
+def _fails() -> None:
+    raise ZeroDivisionError

@@ -17,6 +17,8 @@ WITHOUT_CELLS = {
     "api_versions": "needs no right",
     "sasl_handshake": "needs no right",
     "sasl_authenticate": "needs no right",
+    "get_telemetry_subscriptions": "needs no right",
+    "push_telemetry": "needs no right; what it says of a group counts with READ (test_client_telemetry.py)",
     "describe_transactions": "kio cannot read Kafka's answers; tests/broker/test_acl_apis.py has a test",
     **dict.fromkeys(
         ("add_partitions_to_txn", "add_offsets_to_txn", "end_txn", "txn_offset_commit", "write_txn_markers"),

@@ -34,6 +34,19 @@ class DiskThread:
             self._thread.start()
         self._waiting.put((work, then))
 
+    def finish(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        """Have `work` done after all that was asked for before. The future has its end, or the error that it raised."""
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def ended(error: Exception | None) -> None:
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.run(lambda: _error_of(work), ended)
+        return done
+
     def shutdown(self) -> None:
         """Wait until all is done that was asked for. What is asked for later is not done."""
         if self._thread is not None:
@@ -53,3 +66,11 @@ class DiskThread:
 
     def _failed(self, error: Exception) -> None:
         self._loop.call_exception_handler({"message": "work of the disk failed", "exception": error})
+
+
+def _error_of(work: Callable[[], None]) -> Exception | None:
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001  raised again where it is waited for
+        return error
+    return None

@@ -279,7 +279,7 @@ class Server:
             link.connection.forget_waiting()  # the directory is closed before their turn would come
         await self._close_links(self.ports)
         try:
-            await asyncio.to_thread(self.cluster.directory.close)
+            await self._disk.finish(self.cluster.directory.close)
         finally:
             self._let_go()
 
