@@ -19,7 +19,7 @@ _FLIP = bytes([1, *bytes(255)])  # 0 becomes 1, everything else 0
 
 @dataclass(slots=True)
 class StickyMemberData:
-    """What a member says that it owns, and since which generation: `MemberData` of Kafka's sticky assignors."""
+    """The partitions that a member reports to own, and their generation: `MemberData` of Kafka's sticky assignors."""
 
     owned: Owned
     generation: int

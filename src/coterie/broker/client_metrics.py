@@ -31,7 +31,7 @@ CLIENT_ATTRIBUTES = (
     "client_source_address",
     "client_source_port",
 )
-"""What a pattern can match."""
+"""The attributes of a client that the patterns of a subscription can match."""
 
 
 class ClientMetricsConfig(NamedTuple):
@@ -65,7 +65,7 @@ class Subscription(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """What one client shall push."""
+    """The metrics that one client is asked to push, and how often."""
 
     metrics: tuple[str, ...] = ()
     interval_ms: int = DEFAULT_INTERVAL_MS

@@ -27,7 +27,7 @@ from coterie.structs import DataStruct
 __all__ = ["ClientMetricsInstance", "ClientMetricsManager", "InstanceExpired"]
 
 MOST_INSTANCES = 16_384
-"""Of more, the one is forgotten that was silent for longest."""
+"""The number of instances that are kept. If there are more, the least recently seen one is forgotten."""
 LONGEST_ATTRIBUTE = 512
 """The characters of an attribute that are kept: a client can name thousands of instances, and long names of itself."""
 LEAST_SILENCE_MS = 60_000
@@ -51,7 +51,7 @@ class InstanceExpired(DataStruct, frozen=True):
 class ClientMetricsInstance:
     client_instance_id: UUID
     attributes: Mapping[str, str | None]
-    """What the patterns of subscriptions match, as it was at the first request."""
+    """The attributes of the client, as they were at its first request; subscriptions match them."""
     subscribed: Subscribed
     subscription_id: int
     version: int
@@ -95,7 +95,7 @@ class ClientMetricsManager:
         self._fresh_id = fresh_id
         self._timers = timers
         self.instances: OrderedDict[UUID, ClientMetricsInstance] = OrderedDict()
-        """Those that were silent for longest come first."""
+        """The instances, the least recently seen one first."""
         self._subscriptions: tuple[int, list[Subscription]] = -1, []
         """The version of the configs, and the subscriptions that they are."""
 

@@ -185,8 +185,8 @@ class CaughtUp(ConsumerGroupWritten):
     def applied(self) -> Sequence[Record]:
         return self.records
 
-    def is_stored(self) -> bool:
-        """Note that the record is durable. False: nothing is done, and the rule for all writes has to."""
+    def note_stored(self) -> bool:
+        """Note that the record is durable; return False if the rule for all writes must, and nothing was done."""
         group = self.group
         if group.is_deleted or group.upgrade is not None or not group.unwritten or group.unwritten[0] is not self:
             return False

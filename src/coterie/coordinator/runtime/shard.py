@@ -518,7 +518,7 @@ class Shard:
                 if type(item) is UsualCommit and not event.error and item.group.state is not DEAD:
                     item.stored_at(position)
                     out.append(item)
-                elif type(item) is CaughtUp and not event.error and item.is_stored():
+                elif type(item) is CaughtUp and not event.error and item.note_stored():
                     out += [Reply(token, answer) for token, answer, _ in item.replies]
                     out += map(Emit, item.facts)
                 else:
