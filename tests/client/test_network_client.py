@@ -250,7 +250,7 @@ def test_a_cluster_that_moved_is_found_by_its_bootstrap_servers(run: Run) -> Non
             await cluster.refresh()
             await cluster.close()
             stubborn = NetworkClient(
-                peer.settings(**{"metadata.recovery.strategy": "none", "default.api.timeout.ms": 100})
+                peer.settings(**{"metadata.recovery.strategy": "none", "default.api.timeout.ms": 2000})
             )
             await stubborn.refresh()
             with pytest.raises(RequestTimedOutError, match=re.escape("cannot connect to 127.0.0.1:1")):
