@@ -339,6 +339,14 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def free_ports_in_a_row(count: int) -> int:
+    """Return the first of some ports that are free."""
+    while True:
+        (first,) = free_ports(1)
+        if all(_is_free(first + more) for more in range(1, count)):
+            return first
+
+
 def _is_free(port: int) -> bool:
     try:
         socket.create_server(("127.0.0.1", port)).close()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from apache_kafka import free_ports_in_a_row
 from broker.peer import Peer, Serving
 from coterie import Broker
 from coterie.errors import CoterieError, ErrorCode
@@ -227,7 +228,7 @@ def test_a_node_whose_port_was_taken_meanwhile_does_not_start(broker: Broker) ->
 
 
 def test_the_command_takes_ports_in_a_row_and_says_all_of_them() -> None:
-    with Serving(None, "--nodes", "3", port=(first := _three_free_ports())) as served:
+    with Serving(None, "--nodes", "3", port=(first := free_ports_in_a_row(3))) as served:
         said = served.ready().split(",")
         assert said == [f"127.0.0.1:{first + index}" for index in range(3)]
         with Peer(said[2]) as peer:
@@ -250,7 +251,7 @@ def test_what_clients_are_told_may_be_another_row_of_ports() -> None:
 
 
 def test_if_one_of_the_ports_is_taken_nothing_is_touched(tmp_path: Path) -> None:
-    first = _three_free_ports()
+    first = free_ports_in_a_row(3)
     with (
         socket.create_server(("127.0.0.1", first + 1)),
         pytest.raises(CoterieError, match=f"cannot listen on 127.0.0.1:{first + 1}"),
@@ -259,19 +260,6 @@ def test_if_one_of_the_ports_is_taken_nothing_is_touched(tmp_path: Path) -> None
     assert not (tmp_path / "data").exists()
     with pytest.raises(CoterieError, match="the last one is 65535"):
         Broker(port=65_534, nodes=3).start()
-
-
-def _three_free_ports() -> int:
-    for _ in range(50):
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            first: int = one.getsockname()[1]
-        try:
-            for index in range(3):
-                socket.create_server(("127.0.0.1", first + index)).close()
-        except (OSError, OverflowError):
-            continue
-        return first
-    raise AssertionError("no three free ports in a row")
 
 
 def test_the_loop_does_not_wait_for_the_disk_when_leaders_change(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from apache_kafka import free_ports
 from broker.peer import Peer, Serving
 from coterie import Broker
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
@@ -229,8 +230,9 @@ def test_a_broker_that_is_not_running_has_no_address_and_one_that_is_cannot_star
 
 
 def test_a_broker_whose_port_is_taken_can_be_started_when_it_is_free(tmp_path: Path) -> None:
-    taken = socket.create_server(("127.0.0.1", 0))
-    broker = Broker(tmp_path / "data", QUICK, port=taken.getsockname()[1])
+    (port,) = free_ports(1)
+    taken = socket.create_server(("127.0.0.1", port))
+    broker = Broker(tmp_path / "data", QUICK, port=port)
     with pytest.raises(CoterieError, match="in use"):
         broker.start()
     taken.close()
@@ -238,10 +240,13 @@ def test_a_broker_whose_port_is_taken_can_be_started_when_it_is_free(tmp_path: P
         assert is_alive(broker)
 
 
+THREADS = ("broker", "disk", "tasks", "background")
+"""Those of a broker; consumers and Spark queries of other tests have theirs."""
+
+
 def threads_of_brokers() -> list[str]:
-    """The clients' thread, once started, stays for the next of them."""
     names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if name.startswith("coterie-") and name != "coterie-client"]
+    return [name for name in names if name.startswith(tuple(f"coterie-{one}" for one in THREADS))]
 
 
 def test_a_broker_that_cannot_start_leaves_no_thread_and_says_why(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import inspect
 import io
 import os
 import re
-import socket
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 import duckdb
 
+from apache_kafka import free_ports_in_a_row
 from coterie import Broker
 from coterie.stories import check_story
 from docs.blocks import ROOT, Block
@@ -53,7 +53,7 @@ def play(blocks: Sequence[Block], folder: Path) -> None:
 class Page:
     def __init__(self, blocks: Sequence[Block], folder: Path) -> None:
         self._folder = folder
-        self._port = _free_ports()
+        self._port = free_ports_in_a_row(3)
         self._serves = any(
             "coterie serve" in block.text for block in blocks if block.language == "console" and not block.not_run
         )
@@ -165,21 +165,3 @@ class Page:
         """What the page says, as it is to be typed here."""
         text = PORTS.sub(lambda found: str(self._port + int(found[0]) - 9092), text)
         return text.replace("/data/", f"{self._folder}/data/").replace("/path/to/the/clone", str(ROOT))
-
-
-def _free_ports() -> int:
-    """The first of three."""
-    while True:
-        with ExitStack() as stack:
-            port: int = _taken(stack, 0)
-            if port and all(_taken(stack, port + more) for more in (1, 2)):
-                return port
-
-
-def _taken(stack: ExitStack, port: int) -> int:
-    one = stack.enter_context(socket.socket())
-    try:
-        one.bind(("127.0.0.1", port))
-    except (OSError, OverflowError):
-        return 0
-    return int(one.getsockname()[1])
