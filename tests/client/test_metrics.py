@@ -9,17 +9,9 @@ import pytest
 import coterie
 from client.consumers import consumer_of, fill, on, read, until
 from client.peers import Run
+from coterie.client.consumer.consumer_metrics import CONSUMER_ROWS, PARTITION_ROWS, ConsumerMetrics
 from coterie.client.member import facts
-from coterie.client.metrics import (
-    ADMIN_ROWS,
-    CONSUMER_ROWS,
-    PARTITION_ROWS,
-    PRODUCER_ROWS,
-    ConsumerMetrics,
-    Metrics,
-    Sensor,
-    snapshot,
-)
+from coterie.client.metrics import ADMIN_ROWS, PRODUCER_ROWS, Metrics, Sensor, snapshot
 from coterie.errors import KafkaError
 from coterie.settings.client_settings import ClientSettings
 
