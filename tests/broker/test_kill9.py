@@ -10,10 +10,10 @@ from soak.kill9 import kill_again_and_again
 
 pytestmark = pytest.mark.real_time
 
-KILLS = 20
+KILLS = 10
 
 
-def test_nothing_acknowledged_is_lost_to_twenty_kills(tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_to_ten_kills(tmp_path: Path) -> None:
     """Rules 22 and C4, acks=all, D1; `make soak` does it 300 times."""
     outcome = kill_again_and_again(tmp_path / "data", KILLS, seed=9, log=tmp_path / "log")
     assert outcome.kills == KILLS

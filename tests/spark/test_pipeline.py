@@ -40,10 +40,8 @@ def pipeline(spark: SparkSession, broker: Broker, out: Path, **how: Any) -> Grou
     )
 
 
-def test_thousands_of_rebalances_become_tables_that_a_second_reading_agrees_with(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    told = live_busily(tmp_path / "data", groups=6, steps=3_500, seed=3)
+def test_many_rebalances_become_tables_that_a_second_reading_agrees_with(spark: SparkSession, tmp_path: Path) -> None:
+    told = live_busily(tmp_path / "data", groups=6, steps=3_500 if LONG else 1_200, seed=3)
     with Broker(data=tmp_path / "data", settings=KEEPS_ALL) as broker:
         log = log_of_broker(broker.bootstrap_servers)
         out = tmp_path / "out"
@@ -58,7 +56,7 @@ def test_thousands_of_rebalances_become_tables_that_a_second_reading_agrees_with
         assert as_sorted([row[name] for name in names] for row in found) == as_sorted(
             [row[name] for name in names] for row in expected
         )
-        assert len(expected) > 2_000
+        assert len(expected) > (2_000 if LONG else 600)
         _check_lag_and_health(out, broker, log)
         _check_schemas(out)
 

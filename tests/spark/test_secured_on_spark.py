@@ -33,7 +33,16 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @needs_java
-@pytest.mark.parametrize("master", ["local[2]", pytest.param("local-cluster[1,1,1024]", marks=in_the_soak)])
+@pytest.mark.parametrize(
+    ("cluster", "master"),
+    [
+        ("coterie", "local[2]"),
+        pytest.param("apache kafka", "local[2]", marks=in_the_soak),
+        pytest.param("coterie", "local-cluster[1,1,1024]", marks=in_the_soak),
+        pytest.param("apache kafka", "local-cluster[1,1,1024]", marks=in_the_soak),
+    ],
+    indirect=["cluster"],
+)
 def test_no_secret_is_in_plans_logs_and_checkpoints(cluster: Cluster, master: str, name: str, tmp_path: Path) -> None:
     """S57: also where the executor is a process of its own."""
     (tmp_path / "events").mkdir()
