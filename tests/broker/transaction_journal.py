@@ -23,6 +23,8 @@ class Sent:
     fate: Fate = Fate.OPEN
     values: dict[int, set[bytes]] = field(default_factory=dict)
     """By partition."""
+    delivered: dict[int, object] = field(default_factory=dict)
+    """What a client was told of its record, by partition: an offset, or an error. A raw producer notes nothing."""
 
 
 class Journal:
@@ -52,7 +54,7 @@ class Journal:
         for number, sent in enumerate(self.sent):
             seen = self.seen.get(number, {})
             wanted = {partition: values for partition, values in sent.values.items() if values}
-            where = f"{self.name}, transaction {number}, {sent.fate.name}"
+            where = f"{self.name}, transaction {number}, {sent.fate.name}, delivered {sent.delivered}"
             if sent.fate is Fate.COMMITTED:
                 assert seen == wanted, f"{where}: {seen} of {wanted}"
             elif sent.fate is Fate.COMMITTING:

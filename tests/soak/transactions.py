@@ -15,12 +15,13 @@ import argparse
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
 
 from confluent_kafka import Consumer as ConfluentConsumer
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from apache_kafka import free_ports
 from broker.peer import Peer, Serving
@@ -65,7 +66,10 @@ class Outcome:
     undecided_and_seen: int = 0
     by_librdkafka: int = 0
     hangs_in: str = ""
-    """The call in which librdkafka hangs, long after its timeout; then its last transaction is not decided."""
+    """The call in which librdkafka hangs, long after its timeout; then its last transaction is not decided.
+
+    It does not look at the timeout of requests to a coordinator (confluentinc/librdkafka, issues 5456 and 5511).
+    """
     start_s: list[float] = field(default_factory=list)
 
 
@@ -202,7 +206,7 @@ class LibrdkafkaProducer:
             for partition in range(PARTITIONS):
                 value = self.journal.value(number, partition, 0)
                 sent.values[partition] = {value}
-                producer.produce("t", value, partition=partition)
+                producer.produce("t", value, partition=partition, on_delivery=partial(_note, sent))
             offsets = [TopicPartition("t", 0, number)]
             self._patiently(producer.send_offsets_to_transaction, offsets, consumer.consumer_group_metadata())
             if commit:
@@ -215,6 +219,12 @@ class LibrdkafkaProducer:
                 raise
         sent.fate = Fate.ABORTED
         self._patiently(producer.abort_transaction)
+
+
+def _note(sent: Sent, error: KafkaError | None, message: Message) -> None:
+    partition = message.partition()
+    assert partition is not None
+    sent.delivered[partition] = message.offset() if error is None else error
 
 
 def kill_again_and_again(data: Path, kills: int, seed: int, log: Path, *, tells: bool = False) -> Outcome:
