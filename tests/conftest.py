@@ -37,7 +37,7 @@ settings.load_profile(os.environ.get("COTERIE_HYPOTHESIS", "default"))
 
 
 # kafka-python may leave a socket to the garbage collector, which closes it during any later test.
-_ROOMS_OF_OTHER_LIBRARIES = ("clients", "adapters")
+_ROOMS_OF_OTHER_LIBRARIES = ("clients", "adapters", "testing", "docs")
 _ROOMS_WITH_ONE_START = ("spark", "clients", "history", "package")  # Spark, a broker, ZooKeeper, a wheel: once
 
 
