@@ -133,6 +133,8 @@ class ServerSideMember:
         self._is_connected = self._awaits_address = False
         self._stops_for: StopReadingRequest | CommitRefused | SessionBegan | None = None
         """The reason why reading is being stopped, which decides what follows."""
+        self._starts_next: StartReadingRequest | None = None
+        """The assignment that came while reading was being stopped: the coordinator does not wait for all members."""
         self._on: Mapping[type, Callable[[Any, int], Effects]] = {
             SessionBegan: self._session_began,
             SessionEnded: self._session_ended,
@@ -157,6 +159,7 @@ class ServerSideMember:
 
     def _session_began(self, event: SessionBegan, now_ms: int) -> Effects:
         self._session = event.number
+        self._starts_next = None
         if self.reads:  # since an earlier session: another member has it by now
             is_stopping, self._stops_for = self._stops_for is not None, event
             return [] if is_stopping else [StopReading()]
@@ -212,6 +215,7 @@ class ServerSideMember:
         return self._on_message[type(event.message)](event.message)
 
     def _stop(self, message: StopReadingRequest | CommitRefused) -> Effects:
+        self._starts_next = None
         if self._stops_for is not None:
             self._stops_for = message
             return []
@@ -219,7 +223,11 @@ class ServerSideMember:
         return [StopReading()]
 
     def _start(self, message: StartReadingRequest) -> Effects:
-        if self._stops_for is not None or message.generation < self.generation:
+        stops_for = self._stops_for
+        if isinstance(stops_for, StopReadingRequest) and message.generation > stops_for.generation:
+            self._starts_next = message
+            return []
+        if stops_for is not None or message.generation < self.generation:
             return []  # it belongs to an earlier rebalance
         self.generation = message.generation
         self.reads = frozenset(message.offsets)
@@ -228,6 +236,9 @@ class ServerSideMember:
     def _stopped(self, event: Stopped, now_ms: int) -> Effects:
         why, self._stops_for = self._stops_for, None
         self.reads = frozenset()
+        start, self._starts_next = self._starts_next, None
+        if start is not None:
+            return self._start(start)
         if isinstance(why, StopReadingRequest):
             return [SendMessage(ReadingStopped(self.generation, event.positions))] if self._is_connected else []
         self.generation = NO_GENERATION  # what it has read since is not committed
