@@ -46,7 +46,7 @@ venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie
 test: venv style ## everything CI runs: style, types, import contracts, all tests
 	@$(MAKE) --no-print-directory -j 2 contracts tests
 
-contracts: types imports
+contracts: types imports ## mypy and the import contracts
 
 style: venv ## ruff: check lint and format
 	$(BIN)/ruff check .
@@ -64,8 +64,8 @@ imports: venv ## import contracts: which package may import which
 
 # COTERIE_TEST_CLOCK=36000000,500 make test: the same, with brokers whose wall clock is 10 hours ahead and 500 ppm too fast
 # (src/coterie/broker/io/clock.py).
-tests: venv ## pytest, in random order, in four processes; compiled parts also in pure Python
-	$(BIN)/pytest -n 4
+tests: venv ## pytest, in random order, in six processes; compiled parts also in pure Python
+	$(BIN)/pytest -n 6
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/protocol/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
 coverage: venv ## the tests, and how much of the code they run: a figure, and a page for each file; all tests, or ARGS=tests/coordinator

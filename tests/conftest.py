@@ -42,7 +42,7 @@ _ROOMS_WITH_ONE_START = ("spark", "clients", "history", "package")  # Spark, a b
 
 
 class Rooms(LoadScopeScheduling):  # type: ignore[misc]
-    """With `-n 4`, a file's tests run in one process, and so do those of a room that shares a start."""
+    """With `-n 6`, a file's tests run in one process, and so do those of a room that shares a start."""
 
     def _split_scope(self, nodeid: str) -> str:
         file, *_ = nodeid.split("::")
@@ -65,7 +65,7 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rooms:
-    """Tests wait a third of their time, for sessions to expire and for Java: four processes keep two cores busy."""
+    """Tests wait, for sessions to expire and for Java, four rooms most of all: six processes keep two cores busy."""
     config.option.loadscopereorder = False
     return Rooms(config, log)
 

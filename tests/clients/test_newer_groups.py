@@ -162,6 +162,7 @@ def test_members_that_still_use_the_classic_protocol_are_not_upgraded(broker: Gr
     broker.has_all(broker.member("mixed"))
     broker.member("mixed", protocol="classic")
     settled(lambda: {one.type for one in broker.group("mixed").members}, lambda types: len(types) == 2)
+    settled(lambda: broker.group("mixed").state, lambda state: state == "Reconciling")  # nobody polls: it stays so
     (header, *members) = broker.assert_same("mixed", ["--members", "--verbose"])
     assert header[-1] == "UPGRADED" and sorted(row[-1] for row in members) == ["false", "true"]
 
