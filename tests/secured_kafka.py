@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import datetime as dt
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 import coterie
 from apache_kafka import ApacheKafka, free_ports, why_not
+from coterie.broker.io.clock import wall_ms
 
 __all__ = [
     "AUTHORIZER",
@@ -155,6 +157,10 @@ class SecuredKafka(ApacheKafka):
     def address_of(self, listener: str) -> str:
         return f"127.0.0.1:{self._listeners()[listener]}"
 
+    def time_s(self) -> float:
+        """Return the time of the broker's wall clock."""
+        return time.time()  # noqa: TID251
+
     def _listeners(self) -> Mapping[str, int]:
         return {"PLAINTEXT": self.port, **self._ports}
 
@@ -199,6 +205,10 @@ class SecuredCoterie:
 
     def address_of(self, listener: str) -> str:
         return self.broker.bootstrap_servers_of(listener)
+
+    def time_s(self) -> float:
+        """Return the time of the broker's wall clock, which COTERIE_TEST_CLOCK may have set."""
+        return wall_ms() / 1000
 
 
 Cluster = SecuredKafka | SecuredCoterie

@@ -17,6 +17,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from coterie.broker.io.clock import wall_ms
 from coterie.protocol.apis import (
     Api,
     api_versions,
@@ -217,7 +218,7 @@ ALICE = plain("alice", "alice-secret")
 
 
 def unsecured(claims: dict[str, Any] | None = None, header: dict[str, Any] | None = None, signature: str = "") -> str:
-    now_s = time.time()
+    now_s = wall_ms() / 1000
     body = {"sub": "alice", "iat": now_s - 10, "exp": now_s + 100} if claims is None else claims
     parts = ({"alg": "none"} if header is None else header, body)
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
@@ -621,7 +622,7 @@ DIALOGUES["scram_with_another_channel_binding"] = 15, _scram_final(lambda final:
 
 def _bearer_dialogues() -> None:
     def tokens() -> dict[str, tuple[int, bytes]]:
-        now_s = time.time()
+        now_s = wall_ms() / 1000
         life = {"iat": now_s - 10, "exp": now_s + 100}
         return {
             "a_good_token": (17, bearer()),
@@ -690,7 +691,7 @@ def metadata_after_a_token_that_was_refused(talk: Talk) -> None:
 
 @dialogue(19)
 def a_session_ends_with_its_token(talk: Talk) -> None:
-    now_s = time.time()
+    now_s = wall_ms() / 1000
     talk.handshake("OAUTHBEARER")
     talk.authenticate(bearer(unsecured({"sub": "alice", "iat": now_s - 10, "exp": now_s + 1.6})))
     talk.works()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker import sasl_dialogues
 from broker.record_sasl import RECORD, heard_from
 from broker.sasl_dialogues import DIALOGUES, Talk, plain, talk_to
 from coterie import Broker
@@ -88,6 +89,7 @@ def test_a_client_without_sasl_is_told_about_in_the_log(talk: Talk, facts: list[
     assert dropped.why == ("Metadata v12 before authentication; clients of the listener SASL_PLAINTEXT must use SASL")
 
 
-def test_the_record_is_what_kafka_says(secured_kafka: Cluster) -> None:
+def test_the_record_is_what_kafka_says(secured_kafka: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """S2, S3, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13, S14, S15, S16, S17, S18, S19, S20 and S31, S32, S33."""
+    monkeypatch.setattr(sasl_dialogues, "wall_ms", lambda: int(secured_kafka.time_s() * 1000))
     assert heard_from(secured_kafka.address_of("SASL_PLAINTEXT")) == KAFKA

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -21,6 +20,7 @@ from coterie import Broker
 from coterie.broker.broker_facts import Trouble
 from coterie.broker.io import jwks as jwks_module
 from coterie.broker.io import server as server_module
+from coterie.broker.io.clock import wall_ms
 from coterie.broker.security.signed_tokens import SignedTokens, read_jwks
 from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
@@ -185,7 +185,7 @@ def endpoint() -> Iterator[tuple[str, list[bytes]]]:
 
 
 def now_claims() -> dict[str, Any]:
-    now_s = int(time.time())
+    now_s = wall_ms() // 1000
     return CLAIMS | {"iat": now_s - 10, "exp": now_s + 100}
 
 

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -38,6 +38,8 @@ class IdentityProvider:
         self._key = rsa.generate_private_key(65537, 2048)
         self.tokens = 0
         self.audience = AUDIENCE
+        self.time_s: Callable[[], float] = time.time  # noqa: TID251
+        """The clock of the broker that verifies the tokens."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -83,7 +85,7 @@ class IdentityProvider:
 
     def token(self) -> str:
         self.tokens += 1
-        now = int(time.time())  # noqa: TID251
+        now = int(self.time_s())
         claims = {"sub": "billing", "iss": ISSUER, "aud": self.audience, "iat": now - 5, "exp": now + LIVES_S}
         parts = ({"alg": "RS256", "kid": "k", "typ": "JWT"}, claims)
         content = ".".join(_text(json.dumps(part).encode()) for part in parts)
@@ -114,6 +116,7 @@ def cluster(request: pytest.FixtureRequest, provider: IdentityProvider) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", allowed)
         with started(request.param, verifies) as running:
+            provider.time_s = running.time_s
             yield running
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,10 @@ pytestmark = pytest.mark.real_time
 Settings = dict[str, object]
 WRONG = "not-her-password"
 SESSION_MS = REAUTH_MS["sasl_ssl.scram-sha-256"]
+# Tokens live long enough for a broker whose clock is ahead (COTERIE_TEST_CLOCK).
 JAAS = (
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_{}='alice';"
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_{}='alice' "
+    "unsecuredLoginLifetimeSeconds='86400';"
 )
 
 
@@ -403,7 +406,7 @@ class ShortTokens:
 
 def test_a_token_that_expires_is_fetched_again_and_the_session_goes_on(cluster: Cluster, name: str) -> None:
     """S19 and S23: the session lives as long as the token."""
-    tokens = ShortTokens(unsecured_token)
+    tokens = ShortTokens(partial(unsecured_token, cluster))
     settings = login(cluster, "SASL_PLAINTEXT", "OAUTHBEARER")
     del settings["sasl.jaas.config"]
     settings |= {"bootstrap.servers": at(cluster, "SASL_PLAINTEXT"), "oauth_cb": tokens}
@@ -417,10 +420,10 @@ def test_a_token_that_expires_is_fetched_again_and_the_session_goes_on(cluster: 
         assert _connections(producer, "producer-metrics") == before
 
 
-def unsecured_token(lives_s: float) -> tuple[str, float]:
-    """As Kafka's own test validator accepts it (S20)."""
-    now = time.time()  # noqa: TID251
-    claims: dict[str, Any] = {"sub": "alice", "iat": now - 5, "exp": now + lives_s}
+def unsecured_token(cluster: Cluster, lives_s: float) -> tuple[str, float]:
+    """Return a token as Kafka's own test validator accepts it (S20), and when it expires by the client's clock."""
+    now, by_broker = time.time(), cluster.time_s()  # noqa: TID251
+    claims: dict[str, Any] = {"sub": "alice", "iat": by_broker - 5, "exp": by_broker + lives_s}
     parts = [urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in ({"alg": "none"}, claims)]
     return f"{'.'.join(parts)}.", now + lives_s
 

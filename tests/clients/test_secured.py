@@ -26,6 +26,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from apache_kafka import needs_apache_kafka, why_not
 from clients.tools import TOOLS, ToolError, Tools
+from coterie.broker.io.clock import wall_ms
 from coterie.broker.security.client_settings import ClientAccess
 from coterie.broker.security.sasl_server_authenticator import SaslServerAuthenticator
 from coterie.settings.config_def import Password
@@ -79,7 +80,7 @@ def access(broker: SecuredCoterie, way: Way, password: str | None = None, user: 
 
 
 def token() -> str:
-    now_s = time.time()
+    now_s = wall_ms() / 1000
     claims = {"sub": "alice", "iat": now_s - 10, "exp": now_s + 600}
     parts = [
         base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "none"}, claims)
@@ -198,7 +199,9 @@ def java_settings(broker: SecuredCoterie, way: Way, leaf: Leaf | None, password:
         settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(leaf.both)}
     if way.mechanism == "OAUTHBEARER":
         module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-        settings["sasl.jaas.config"] = f'{module} required unsecuredLoginStringClaim_sub="alice";'
+        settings["sasl.jaas.config"] = (
+            f'{module} required unsecuredLoginStringClaim_sub="alice" unsecuredLoginLifetimeSeconds="86400";'
+        )
     return settings
 
 
@@ -240,7 +243,7 @@ def test_apaches_tools(broker: SecuredCoterie, client_certificate: Leaf, tools: 
 # --- sessions that end ------------------------------------------------------------------------------------------------
 
 IS_SOAK = "COTERIE_SECURED_SOAK" in os.environ
-SESSION_MS = 5_000 if IS_SOAK else 1_500
+SESSION_MS = 5_000 if IS_SOAK else 3_000
 """Kafka takes a second between two logins of a connection at least."""
 LOAD_MS = 60_000 if IS_SOAK else 5_000
 AGAIN = Way("SASL_SSL", "SCRAM-SHA-256")
