@@ -56,11 +56,11 @@ def test_the_last_stable_offset_is_that_of_the_oldest_open_transaction() -> None
     assert answer.aborted_transactions == []
     beyond = client.read_log(2)
     assert (beyond.error, beyond.records, beyond.aborted_transactions) == (NONE, b"", [])
-    assert client.last_stable() == 1
+    assert client.last_stable_offset() == 1
     client.end(commit=True)
-    assert client.last_stable() == 2
+    assert client.last_stable_offset() == 2
     other.end(commit=False)
-    assert client.last_stable() == 6
+    assert client.last_stable_offset() == 6
     assert client.committed_values() == [b"plain", b"a", b"plain"]
     assert client.read_log(committed=False).aborted_transactions is None
 
@@ -126,7 +126,7 @@ def test_a_transaction_without_data_in_a_partition_is_not_listed() -> None:
     """TL3."""
     _, client = world_with_topics()
     client.add(T1)
-    assert client.last_stable(1) == 0
+    assert client.last_stable_offset(1) == 0
     client.end(commit=False)
     answer = client.read_log(partition=1)
     assert (answer.last_stable_offset, answer.aborted_transactions) == (1, [])
@@ -142,7 +142,7 @@ def test_an_end_is_answered_when_its_markers_are_durable() -> None:
     states = []
     while world.flushes:
         looking = TransactionalClient(world)
-        states.append((looking.state, looking.last_stable(), looking.last_stable(1), client.answers))
+        states.append((looking.state, looking.last_stable_offset(), looking.last_stable_offset(1), client.answers))
         world.flush()
     assert states == [("Ongoing", 0, 0, 0), ("PrepareCommit", 0, 0, 0), ("PrepareCommit", 2, 2, 0)]
     assert client.ended().error is NONE
@@ -173,7 +173,7 @@ def test_an_admin_ends_a_transaction_in_a_partition() -> None:
     assert client.write_markers((producer_id, -1)) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert client.write_markers((producer_id, epoch), transaction_version=2) is EPOCH
     assert client.write_markers((producer_id, epoch), coordinator_epoch=5) is NONE
-    assert client.last_stable() == 2
+    assert client.last_stable_offset() == 2
     assert client.write_markers((producer_id, epoch), transaction_version=2, coordinator_epoch=5) is NONE, "a repeat"
     fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert client.write_markers((producer_id, epoch), coordinator_epoch=4) is fenced
@@ -226,7 +226,7 @@ def test_records_are_deleted_under_an_open_transaction() -> None:
     asked = delete_records.Topic(name="t", partitions=[delete_records.Partition(partition=0, offset=1)])
     answer = client.ask(delete_records, delete_records.Request(topics=[asked], timeout_ms=1_000))
     assert answer.topics[0].partitions[0].low_watermark == 1
-    assert client.last_stable() == 1
+    assert client.last_stable_offset() == 1
     assert not client.write(b"c").error
     client.end(commit=True)
-    assert client.last_stable() == 4
+    assert client.last_stable_offset() == 4

@@ -37,7 +37,7 @@ def test_an_open_transaction_is_open_after_a_crash() -> None:
     client.write(b"a")
     client.commit_offsets({T0: 7})
     after = crashed(world, client)
-    assert (after.state, len(after.partitions), after.last_stable()) == ("Ongoing", 2, 1)
+    assert (after.state, len(after.partitions), after.last_stable_offset()) == ("Ongoing", 2, 1)
     assert after.fetch_offsets(stable=True)[T0][1] is ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert after.write(b"a", sequence=0).base_offset == 1, "a duplicate is known"
     after.sequences["t", 0] = 1

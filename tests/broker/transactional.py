@@ -282,7 +282,7 @@ class TransactionalSpeaker(Speaker):
                 elif not (header.is_transactional and header.producer_id in aborted):
                     found += [record.value for record in records(data, header, position)]
 
-    def last_stable(self, partition: int = 0, topic: str = "t") -> int:
+    def last_stable_offset(self, partition: int = 0, topic: str = "t") -> int:
         asked = list_offsets.Partition(partition=partition, timestamp=-1)
         request = list_offsets.Request(isolation_level=1, topics=[list_offsets.Topic(name=topic, partitions=[asked])])
         offset: int = self.ask(list_offsets, request).topics[0].partitions[0].offset

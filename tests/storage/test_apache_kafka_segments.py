@@ -89,7 +89,7 @@ def test_the_producer_of_kafkas_snapshot_is_known(tmp_path: Path, clean: bool) -
 @pytest.mark.parametrize("clean", [True, False])
 def test_kafkas_transactions_are_read(tmp_path: Path, clean: bool) -> None:
     log = PartitionLog.open(copied("transactions", tmp_path), "transactions-0", CONFIG, THEN, clean=clean)
-    assert log.last_stable(log.log_end_offset) == log.log_end_offset == 8 and log.segment_count == 2
+    assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset == 8 and log.segment_count == 2
     markers: list[EndMarker | None] = []
     for offset in range(8):
         data = log.read(offset, 1, 8)

@@ -295,9 +295,9 @@ class Topic:
 
     def check(self) -> None:
         assert table_of(self.log) == table_of(self.whole)
-        assert (self.log.log_end_offset, self.log.last_stable(10**9)) == (
+        assert (self.log.log_end_offset, self.log.last_stable_offset(10**9)) == (
             self.whole.log_end_offset,
-            self.whole.last_stable(10**9),
+            self.whole.last_stable_offset(10**9),
         )
         for producer, sequence in self.sequences.items():
             if sequence:
@@ -383,9 +383,9 @@ class Offsets(Topic):
 
     def check(self) -> None:
         assert groups_of(self.log) == groups_of(self.whole)
-        assert (self.log.log_end_offset, self.log.last_stable(10**9)) == (
+        assert (self.log.log_end_offset, self.log.last_stable_offset(10**9)) == (
             self.whole.log_end_offset,
-            self.whole.last_stable(10**9),
+            self.whole.last_stable_offset(10**9),
         )
 
 

@@ -376,10 +376,10 @@ def test_a_coordinators_transaction_is_read_back_as_written(files: Files) -> Non
     pending = build_batch([BatchRecord(b"k", b"v", NOW)], producer_id=5, producer_epoch=2, is_transactional=True)
     log.append(pending, NOW, Origin.COORDINATOR)
     log.append(batch(b"other"), NOW)
-    assert (log.last_stable(log.log_end_offset), log.last_stable(0)) == (0, 0)
+    assert (log.last_stable_offset(log.log_end_offset), log.last_stable_offset(0)) == (0, 0)
     marker = build_marker(EndMarker(committed=True), producer_id=5, producer_epoch=2, timestamp=NOW)
     log.append(marker, NOW, Origin.COORDINATOR)
-    assert log.last_stable(log.log_end_offset) == 3
+    assert log.last_stable_offset(log.log_end_offset) == 3
     data = log.read(0, 10_000, 3)
     found = list(batches(data))
     assert [(header.producer_id, header.is_transactional, header.is_control) for _, header in found] == [
@@ -399,7 +399,7 @@ def test_an_open_transaction_is_open_after_opening_again(files: Files) -> None:
     for clean in (True, False):
         log.close() if clean else log.release()
         log = PartitionLog.open(files, "t-0", SMALL, NOW, clean=clean)
-        assert log.last_stable(log.log_end_offset) == 5
+        assert log.last_stable_offset(log.log_end_offset) == 5
 
 
 def test_a_coordinator_may_write_several_batches_at_once(files: Files) -> None:

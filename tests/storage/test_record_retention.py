@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.protocol.batch import HEADER_SIZE, BatchHeader, assign, pack_header, parse_header
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
-from coterie.storage.compaction import LastOfProducer, LatestOffsets, RecordRetention
+from coterie.storage.compaction import LastOfProducer, OffsetMap, RecordRetention
 
 NOW = 10_000
 KEPT_MS = 1_000
@@ -37,9 +37,9 @@ def compacted(
     start: int = 0,
     bound: int = 1_000,
     capacity: int = 100,
-) -> tuple[list[Batch], LatestOffsets]:
+) -> tuple[list[Batch], OffsetMap]:
     """A whole rebalance over these batches."""
-    latest = LatestOffsets(start, capacity)
+    latest = OffsetMap(start, capacity)
     for batch in log:
         header = parse_header(batch)
         if header.next_offset <= start:
@@ -202,7 +202,7 @@ def test_of_a_committed_transaction_each_record_counts_at_its_own_place() -> Non
 def test_records_that_cannot_be_read_stay() -> None:
     broken = data(0, (b"a", b"1"))
     broken[61] = 200
-    latest = LatestOffsets(0, 10)
+    latest = OffsetMap(0, 10)
     latest.skip(parse_header(broken))
     survivors = RecordRetention(latest, {}, bound=9, delete_retention_ms=1, limit=1 << 20, now_ms=NOW)
     assert not survivors.is_gone(parse_header(broken))

@@ -50,7 +50,7 @@ def name_of(key: bytes) -> bytes:
     return key if len(key) <= _LONG else b"#" + blake2b(key).digest()
 
 
-class LatestOffsets:
+class OffsetMap:
     """The offset of the last record of each key, in the part of a log that is not compacted yet.
 
     Records of a transaction count when it is committed, by their own offset. An open transaction is not decided yet:
@@ -158,7 +158,7 @@ class RecordRetention:
 
     def __init__(
         self,
-        latest: LatestOffsets,
+        latest: OffsetMap,
         producers: Mapping[int, LastOfProducer],
         *,
         bound: int,
@@ -214,7 +214,7 @@ class RecordRetention:
 
     def _left_of_data(self, batch: OpenBatch, whole: memoryview) -> Buffer:
         header = batch.header
-        kept = self._survive(batch.records, header)
+        kept = self._should_retain_records(batch.records, header)
         if not any(kept):
             return self._shell_of(whole, header)
         is_new_deletion = header.delete_horizon_ms is None and any(
@@ -224,7 +224,7 @@ class RecordRetention:
             return batch.keep(kept, self._horizon_ms)
         return whole if all(kept) else batch.keep(kept)
 
-    def _survive(self, records: list[Record], header: BatchHeader) -> list[bool]:
+    def _should_retain_records(self, records: list[Record], header: BatchHeader) -> list[bool]:
         latest = self._latest.of
         horizon = header.delete_horizon_ms
         keeps_deletions = horizon is None or self._now_ms < horizon
@@ -291,7 +291,7 @@ class Compaction:
         self._path = path
         self._plan = plan
         self._config = config
-        self._latest = LatestOffsets(plan.first_dirty, buffer_bytes // KEY_BYTES)
+        self._latest = OffsetMap(plan.first_dirty, buffer_bytes // KEY_BYTES)
         self._retention = RecordRetention(
             self._latest,
             producers,

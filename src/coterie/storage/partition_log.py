@@ -170,7 +170,7 @@ class PartitionLog:
         for producer_id, producer in self._producers:
             yield producer_id, producer, self._producers.open_since(producer_id)
 
-    def last_stable(self, high_watermark: int) -> int:
+    def last_stable_offset(self, high_watermark: int) -> int:
         """Return the last stable offset, which is at most the high watermark."""
         unstable = self._producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else max(self.log_start_offset, min(unstable, high_watermark))
@@ -535,7 +535,9 @@ class PartitionLog:
             if rolls:
                 self._is_untouched = False
                 self._roll(now_ms)
-            return compactable(self._segments, self.config, first_dirty, self.last_stable(self.synced_end), now_ms)
+            return compactable(
+                self._segments, self.config, first_dirty, self.last_stable_offset(self.synced_end), now_ms
+            )
 
     @property
     def highest_producer_id(self) -> int:

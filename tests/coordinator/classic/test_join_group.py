@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coterie.coordinator.classic import State
-from coterie.coordinator.classic.fencing import MOST_REFUSED
+from coterie.coordinator.classic.fenced_facts import MOST_REFUSED
 from coterie.errors import ErrorCode
 from coterie.facts import (
     Cause,

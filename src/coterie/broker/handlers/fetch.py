@@ -242,7 +242,7 @@ def _read_partition(
         answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
         return
     end = replicas.high_watermark(log)
-    stable = log.last_stable(end)
+    stable = log.last_stable_offset(end)
     answer.high_watermark, answer.last_stable_offset, answer.log_start_offset = end, stable, log.log_start_offset
     is_committed = request.isolation_level == READ_COMMITTED
     up_to = stable if is_committed else end

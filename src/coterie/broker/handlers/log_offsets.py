@@ -79,7 +79,7 @@ class LogOffsetApis(DataStruct, frozen=True, eq=False):
             return answer
         end = self.replicas.high_watermark(log)
         if committed:
-            end = log.last_stable(end)
+            end = log.last_stable_offset(end)
         try:
             found = _offset_at(log, asked.timestamp, end)
         except LogError as error:

@@ -23,7 +23,7 @@ def heartbeat_due(member: MemberData, _event: HeartbeatDue, now_ms: int) -> Effe
     if not member.is_beating:
         return []
     if now_ms >= member.poll_deadline_ms and _poll_counts(member):
-        return _poll_is_late(member, now_ms)
+        return _poll_timeout_expired(member, now_ms)
     if member.coordinator is None:
         return [_look_again(member, now_ms)]
     if now_ms >= member.session_deadline_ms:
@@ -99,7 +99,7 @@ def _refused(member: MemberData, code: ErrorCode, now_ms: int) -> Effects:
     return [*effects, _look_again(member, now_ms)]
 
 
-def _poll_is_late(member: MemberData, now_ms: int) -> Effects:
+def _poll_timeout_expired(member: MemberData, now_ms: int) -> Effects:
     settings = member.settings
     leaves = settings.group_instance_id is None
     exceeded = Emit(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, leaves))

@@ -7,7 +7,7 @@ disk, one field written. A session expires when its member was silent, or when a
 from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply, SessionDue
-from coterie.coordinator.classic.fencing import report_fenced
+from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import complete_join_phase, start_rebalance
 from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT, ON_REMOVAL, PREPARING_REBALANCE, Do

@@ -16,7 +16,7 @@ from coterie.coordinator.classic.effects import (
     StaticMemberWritten,
     error_for_client,
 )
-from coterie.coordinator.classic.fencing import report_fenced, report_waiting_fenced
+from coterie.coordinator.classic.fenced_facts import report_fenced, report_waiting_fenced
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import maybe_complete_join_phase, start_rebalance
 from coterie.coordinator.classic.member_bytes import why_too_large
@@ -94,7 +94,7 @@ def _join_existing_group(group: Group, request: JoinGroup, now_ms: int) -> Effec
         return _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.member_id:
         if request.instance_id in group.static:
-            return _static_member_returns(group, request, now_ms)
+            return _replace_static_member(group, request, now_ms)
         return _newcomer(group, request, now_ms)
     if request.member_id in group.pending:
         if request.instance_id is not None:  # Kafka breaks on this one: UNKNOWN_SERVER_ERROR
@@ -239,7 +239,7 @@ def _rejoined_fact(group: Group, member: ClassicGroupMember, now_ms: int) -> Emi
 # --- a static member that comes back (rules 18, 19) -------------------------------------------------------------------
 
 
-def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Effects:
+def _replace_static_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     instance_id = request.instance_id
     assert instance_id is not None
     old = group.members[group.static[instance_id]]

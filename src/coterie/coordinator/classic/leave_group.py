@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Effects, EmptyWritten, Persist, Reply
-from coterie.coordinator.classic.fencing import report_fenced
+from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import maybe_complete_join_phase, start_rebalance
 from coterie.coordinator.classic.states import ON_REMOVAL, Do

@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from uuid import UUID
 
 from coterie.coordinator.classic.effects import Arm, Disarm, Effects, Reply
-from coterie.coordinator.classic.fencing import report_fenced
+from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.join_group import join_precheck
 from coterie.coordinator.classic.member_bytes import OVERHEAD, bytes_of_protocols
 from coterie.coordinator.classic.sync_group import sync_precheck

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply
-from coterie.coordinator.classic.fencing import report_fenced
+from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
 from coterie.coordinator.consumer.change import Change, has_same_partitions, partitions_of

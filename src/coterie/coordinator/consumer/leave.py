@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.coordinator.classic.effects import Effects, Reply
-from coterie.coordinator.classic.fencing import report_fenced
+from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.conversion import downgrade, may_downgrade
 from coterie.coordinator.consumer.group import (

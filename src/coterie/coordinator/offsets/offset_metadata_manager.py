@@ -20,7 +20,7 @@ from coterie.coordinator.classic.effects import (
     TransactionEnded,
     error_for_client,
 )
-from coterie.coordinator.classic.fencing import report_fenced
+from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.lifecycle import end_group
 from coterie.coordinator.classic.states import EMPTY, enter

@@ -40,7 +40,7 @@ def init_producer_id(transaction: Transaction, request: InitProducerId, now_ms: 
             return [NeedProducerId(request)]
         answer = ProducerIdAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
         return abort(transaction, request.fresh_producer_id, now_ms, (request.token, answer))
-    return _bump(transaction, request, now_ms)
+    return _bump_producer_epoch(transaction, request, now_ms)
 
 
 def _knows(transaction: Transaction, request: InitProducerId) -> bool:
@@ -56,7 +56,7 @@ def _create(transaction: Transaction, request: InitProducerId, now_ms: int) -> E
     return _become_empty(transaction, request, now_ms, request.fresh_producer_id, 0, NONE)
 
 
-def _bump(transaction: Transaction, request: InitProducerId, now_ms: int) -> Effects:
+def _bump_producer_epoch(transaction: Transaction, request: InitProducerId, now_ms: int) -> Effects:
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     given = None if request.producer_id == NONE else request.producer_epoch
     if transaction.is_exhausted and given in (None, epoch):

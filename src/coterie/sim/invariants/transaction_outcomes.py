@@ -157,7 +157,7 @@ class TransactionsEnd(Observer):
         most_ms = self._timeout_ms + settings.transaction_abort_timed_out_transaction_cleanup_interval_ms + SLACK_MS
         before, self._open = self._open, {}
         for key, log in cluster.directory.logs.items():
-            stable = log.last_stable(log.durable_end)
+            stable = log.last_stable_offset(log.durable_end)
             if stable < log.durable_end:
                 where = (TopicPartition(*key), stable)
                 since_ms = self._open[where] = before.get(where, now_ms)

@@ -109,7 +109,7 @@ def heartbeat_due(member: ConsumerMemberData, _event: HeartbeatDue, now_ms: int)
     if not member.is_beating:
         return []
     if now_ms >= member.poll_deadline_ms and _poll_counts(member):
-        return _poll_is_late(member, now_ms)
+        return _poll_timeout_expired(member, now_ms)
     if now_ms >= member.heartbeat_at_ms:
         member.wants_heartbeat = True
     return [look(member, now_ms)]
@@ -136,7 +136,7 @@ def must_look_sooner(member: ConsumerMemberData, now_ms: int) -> bool:
     return now_ms < member.poll_deadline_ms < member.looks_at_ms and member.is_beating and _poll_counts(member)
 
 
-def _poll_is_late(member: ConsumerMemberData, now_ms: int) -> Effects:
+def _poll_timeout_expired(member: ConsumerMemberData, now_ms: int) -> Effects:
     """Leave the group, since poll was not called in time. The listener is called in the next poll."""
     settings = member.settings
     exceeded = Emit(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, left=True))
