@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import weakref
 
 import pytest
 from typer.testing import CliRunner
@@ -15,6 +16,8 @@ from coterie.cli.app import app
 from coterie.cli.sim import parse_numbers
 from coterie.errors import CoterieError
 from coterie.sim.invariants import INVARIANTS
+from coterie.sim.plan import Plan
+from coterie.sim.run import Outcome, simulate
 from coterie.sim.world import Observer
 
 SHORT = ("--hours", "0.02", "--members", "2")
@@ -66,6 +69,22 @@ def test_who_interrupts_is_told_what_came_of_the_seeds_so_far(jobs: str) -> None
     assert "Traceback" not in errors
     assert "requests by group state" in said
     assert re.search(r"^interrupted after \d+ of 10000 seeds, 0 failed", said, re.MULTILINE)
+
+
+def test_an_interrupt_in_the_callback_of_a_weak_reference_ends_the_run_after_its_seed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted_in_a_callback(plan: Plan) -> Outcome:
+        held = frozenset({plan.seed})
+        reference = weakref.ref(held, lambda _: signal.raise_signal(signal.SIGINT))
+        del held
+        assert reference() is None
+        return simulate(plan)
+
+    monkeypatch.setattr("coterie.cli.sim.simulate", interrupted_in_a_callback)
+    code, out = call("--seeds", "0-2", "--workload", "steady", *SHORT)
+    assert code == 130 and "interrupted after 1 of 3 seeds, 0 failed" in out
+    assert "KeyboardInterrupt" not in capfd.readouterr().err
 
 
 def test_seeds_are_named_in_three_ways() -> None:

@@ -155,6 +155,14 @@ class LibrdkafkaProducer:
         """Return whether a call has not returned for a minute, although its timeout is five seconds."""
         return 0 < self._called < time.monotonic() - 60
 
+    def wait_for_a_commit(self) -> None:
+        """Wait for the first committed transaction: lives are short, and on a busy machine there may be none yet."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(sent.fate is Fate.COMMITTED for sent in self.journal.sent):
+            if self.is_overdue or self.problem is not None or time.monotonic() > deadline:
+                return
+            time.sleep(0.05)
+
     def run(self, stop: Event) -> None:
         try:
             while not stop.is_set():
@@ -252,6 +260,7 @@ def kill_again_and_again(data: Path, kills: int, seed: int, log: Path, *, tells:
                 producer.fence(bootstrap)
             if life == kills:
                 assert thread is not None
+                real.wait_for_a_commit()
                 stop_real.set()
                 deadline = time.monotonic() + 3 * PATIENCE_S  # a transaction has two calls, and an abort
                 while thread.is_alive() and not real.is_overdue:

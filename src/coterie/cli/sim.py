@@ -6,15 +6,21 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import typer
 
 from coterie.errors import CoterieError
 from coterie.sim.plan import Plan
 from coterie.sim.run import Account, Outcome, shrink, simulate
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 PROGRESS_S = 5
 
@@ -59,12 +65,14 @@ def sim(
     tally = _Tally(len(numbers))
     is_interrupted = False
     try:
-        for outcome in _outcomes(draw, numbers, jobs, story=story):
-            tally.add(outcome)
-            if story:
-                typer.echo(outcome.story)
-            if len(numbers) == 1:
-                typer.echo(f"fingerprint {outcome.fingerprint}")
+        with _interrupts() as raise_if_interrupted:
+            for outcome in _outcomes(draw, numbers, jobs, story=story):
+                tally.add(outcome)
+                if story:
+                    typer.echo(outcome.story)
+                if len(numbers) == 1:
+                    typer.echo(f"fingerprint {outcome.fingerprint}")
+                raise_if_interrupted()
     except KeyboardInterrupt:
         is_interrupted = True
     tally.say(is_interrupted=is_interrupted)
@@ -72,6 +80,38 @@ def sim(
         _report(tally.failed, shrinks=shrinks and not is_interrupted)
     if is_interrupted or tally.failed is not None:
         raise typer.Exit(130 if is_interrupted else 1)
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], None]]:
+    """Remember Ctrl-C, and yield a function that raises it again.
+
+    Python ignores a KeyboardInterrupt in the callback of a weak reference, and a simulation runs many of those. Then it
+    takes effect when the seed ends.
+    """
+    is_interrupted = False
+    report = sys.unraisablehook
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        raise KeyboardInterrupt
+
+    def raise_if_interrupted() -> None:
+        if is_interrupted:
+            raise KeyboardInterrupt
+
+    def report_others(ignored: UnraisableHookArgs) -> None:
+        if ignored.exc_type is not KeyboardInterrupt:
+            report(ignored)
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    sys.unraisablehook = report_others
+    try:
+        yield raise_if_interrupted
+    finally:
+        sys.unraisablehook = report
+        signal.signal(signal.SIGINT, before)
 
 
 class _Tally:
