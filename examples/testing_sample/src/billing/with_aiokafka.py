@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
@@ -49,7 +50,8 @@ class Billing:
                             await self._process(record)
                             await self._commit(consumer, partition, record.offset + 1)
         finally:
-            await consumer.stop()
+            with suppress(asyncio.CancelledError):  # aiokafka raises it if a fetch was waiting for its next attempt
+                await consumer.stop()
 
     async def _process(self, record: ConsumerRecord[Any, Any]) -> None:
         try:
