@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from unittest.mock import patch
 
 import pytest
 
 from broker.driver import World
 from broker.keyed_topic import EAGER, QUICK, KeyedTopic
-from coterie.broker.maintenance import flushing
 from coterie.broker.maintenance.log_cleaner import CleanDue
 from coterie.errors import ErrorCode
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
@@ -174,44 +172,42 @@ def test_commits_again_and_again_keep_the_log_of_the_groups_small() -> None:
 
 def test_what_was_compacted_does_not_come_back_from_the_journal() -> None:
     """It has every commit of the last minute, and a crash looks there for what segments have lost."""
-    with patch.object(flushing, "FEW", 0):
-        world = World(settings={**QUICK, "offsets.topic.num.partitions": 1})
-        client = world.client()
-        client.find_coordinator()
-        client.create("t", 100)
-        log = world.node.replicas.log(OFFSETS_TOPIC, 0)
-        assert log is not None
-        log.config = replace(EAGER, segment_bytes=3_000)
-        for number in range(100):
-            partition = 0 if number % 5 else number  # of which each is written once
-            assert client.commit("g", {("t", partition): number}) == [ErrorCode.NONE]
-        before_size = log.size
-        world.advance(1_000)
-        assert log.size < before_size / 2 and world.files.size(JOURNAL_FILE) > 10_000
-        before = read_all(log)
-        world.cluster.directory.release()
-        again = World(world.files).node.replicas.log(OFFSETS_TOPIC, 0)
-        assert again is not None and read_all(again) == before
+    world = World(settings={**QUICK, "offsets.topic.num.partitions": 1})
+    client = world.client()
+    client.find_coordinator()
+    client.create("t", 100)
+    log = world.node.replicas.log(OFFSETS_TOPIC, 0)
+    assert log is not None
+    log.config = replace(EAGER, segment_bytes=3_000)
+    for number in range(100):
+        partition = 0 if number % 5 else number  # of which each is written once
+        assert client.commit("g", {("t", partition): number}) == [ErrorCode.NONE]
+    before_size = log.size
+    world.advance(1_000)
+    assert log.size < before_size / 2 and world.files.size(JOURNAL_FILE) > 10_000
+    before = read_all(log)
+    world.cluster.directory.release()
+    again = World(world.files).node.replicas.log(OFFSETS_TOPIC, 0)
+    assert again is not None and read_all(again) == before
 
 
 def test_each_compaction_needs_a_recovery_point_behind_what_it_compacts() -> None:
     """The first one writes a checkpoint in any case, since the log gets gaps; the next one must look."""
-    with patch.object(flushing, "FEW", 0):
-        world = World(settings={**QUICK, "offsets.topic.num.partitions": 1})
-        client = world.client()
-        client.find_coordinator()
-        client.create("t", 100)
-        key, checkpoints = (OFFSETS_TOPIC, 0), world.cluster.directory.checkpoints
-        log = world.node.replicas.log(*key)
-        assert log is not None
-        log.config = replace(EAGER, segment_bytes=3_000)
-        compacted = [0]
-        for _ in range(3):
-            for number in range(100):
-                assert client.commit("g", {("t", 0): number}) == [ErrorCode.NONE]
-            world.advance(1_000)
-            compacted.append(checkpoints.compacted_to(key))
-            assert checkpoints.recovery_point(key) >= compacted[-1] > compacted[-2]
+    world = World(settings={**QUICK, "offsets.topic.num.partitions": 1})
+    client = world.client()
+    client.find_coordinator()
+    client.create("t", 100)
+    key, checkpoints = (OFFSETS_TOPIC, 0), world.cluster.directory.checkpoints
+    log = world.node.replicas.log(*key)
+    assert log is not None
+    log.config = replace(EAGER, segment_bytes=3_000)
+    compacted = [0]
+    for _ in range(3):
+        for number in range(100):
+            assert client.commit("g", {("t", 0): number}) == [ErrorCode.NONE]
+        world.advance(1_000)
+        compacted.append(checkpoints.compacted_to(key))
+        assert checkpoints.recovery_point(key) >= compacted[-1] > compacted[-2]
 
 
 def test_it_is_compacted_also_where_commits_do_not_wait_for_the_disk() -> None:

@@ -18,7 +18,8 @@ from coterie.errors import ErrorCode
 from coterie.protocol.apis import delete_records, describe_groups, list_offsets
 from coterie.protocol.messages import DescribeGroup, JoinedGroup
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.storage import LogConfig
+from coterie.storage import LogConfig, flush
+from coterie.storage import files as storage_files
 from coterie.storage.flush import JOURNAL_FILE
 from coterie.structs import replace
 
@@ -274,19 +275,25 @@ STEPS = st.lists(
 )
 
 
-FEWS = st.sampled_from([0, 0, 1, flushing.FEW])
-"""More logs than these in a flush go to the journal: here mostly any."""
+SMALLS = st.sampled_from([0, 300, flush.SMALL, flush.SMALL])
+"""A log with more bytes in a flush is synced in place: here mostly none."""
+UNWRITTEN = st.sampled_from([0, 300, storage_files.MOST_UNWRITTEN])
+"""Segments write at once, soon, or when they are read or synced."""
 LONGS = st.sampled_from([0, 300, 1_000, flushing.LONG_JOURNAL])
 """The journal is dropped when it is longer: at once, soon, or by checkpoints alone."""
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(steps=STEPS, few=FEWS, long=LONGS, data=st.data())
+@given(steps=STEPS, small=SMALLS, unwritten=UNWRITTEN, long=LONGS, data=st.data())
 def test_everything_acknowledged_is_there_after_a_crash(
-    steps: list[str], few: int, long: int, data: st.DataObject
+    steps: list[str], small: int, unwritten: int, long: int, data: st.DataObject
 ) -> None:
     """Rules 22 and C4, and acks=all: whatever was not synced may be there, in part, or not at all."""
-    with patch.object(flushing, "FEW", few), patch.object(flushing, "LONG_JOURNAL", long):
+    with (
+        patch.object(flush, "SMALL", small),
+        patch.object(storage_files, "MOST_UNWRITTEN", unwritten),
+        patch.object(flushing, "LONG_JOURNAL", long),
+    ):
         load = Load(data)
         for step in [*steps, "crash"]:
             name, _, what = step.partition(" ")

@@ -35,14 +35,16 @@ def started(files: Files) -> DataDirectory:
     return directory
 
 
-def journal(directory: DataDirectory) -> None:
-    """Make durable what is new, by the journal alone."""
+def journal(directory: DataDirectory, *, writes_out: bool = True) -> None:
+    """Make durable what is new, by the journal alone; then let the segments have it, without a sync."""
     assert directory.journal is not None
     logs = [log for log in directory.logs.values() if log.is_small_flush]
     targets = [(log, log.journal_target()) for log in logs]
     directory.journal.write([(key_of(log), target.batches) for log, target in targets])
     for log, target in targets:
         log.flushed(target)
+        if writes_out:
+            log.write_out()
 
 
 def key_of(log: PartitionLog) -> bytes:
@@ -90,6 +92,55 @@ def test_what_the_log_has_already_is_not_appended_twice() -> None:
     lose_tail(files, log, half + 1)
     again = opened(files).logs["orders", 0]
     assert read_all(again) == [(0, b"first"), (1, b"a"), (2, b"b")] and again.recovery.restored == 1
+
+
+def test_a_segment_gets_what_the_journal_has_when_it_is_synced_or_written_out() -> None:
+    for reach in (PartitionLog.flush, PartitionLog.write_out, PartitionLog.close):
+        files = MemoryFiles()
+        directory = started(files)
+        log = directory.logs["orders", 0]
+        path, size = f"{log.path}/{0:020d}.log", log.size
+        for value in (b"a", b"b"):
+            log.append(batch(value), NOW)
+            journal(directory, writes_out=False)
+        assert read_all(log) == [(0, b"first"), (1, b"a"), (2, b"b")]
+        assert files.size(path) == size < log.size, "it is written to the journal, and not to the segment"
+        reach(log)
+        assert files.size(path) == size + 2 * len(batch(b"a"))
+
+
+def test_what_was_never_written_to_the_segment_is_found_again() -> None:
+    """As after kill -9: the segment's file has nothing of it, though the machine went on."""
+    files = MemoryFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    for value in (b"a", b"b"):
+        log.append(batch(value), NOW)
+        journal(directory, writes_out=False)
+    log.append(batch(b"nobody was told"), NOW)
+    directory.release()
+    again = opened(files).logs["orders", 0]
+    assert read_all(again) == [(0, b"first"), (1, b"a"), (2, b"b")] and again.recovery.restored == 2
+
+
+def test_a_segment_that_was_begun_leaves_no_hole_if_the_end_of_the_one_before_it_is_lost() -> None:
+    """The name of the next segment is on disk; batches before it were never written. The log ends where they began."""
+    files = MemoryFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    log.append(batch(b"a"), NOW)
+    journal(directory, writes_out=False)
+    while log.segment_count == 1:
+        log.append(batch(b"nobody was told"), NOW)
+    directory.release()
+    for _ in range(2):
+        directory = opened(files)
+        again = directory.logs["orders", 0]
+        assert (again.log_end_offset, again.segment_count) == (2, 1)
+        assert read_all(again) == [(0, b"first"), (1, b"a")]
+        directory.release()
+    again = opened(files).logs["orders", 0]
+    assert again.append(batch(b"next"), NOW).base_offset == 2
 
 
 def test_the_producers_of_restored_batches_are_known() -> None:
@@ -192,6 +243,7 @@ def test_a_segment_gets_its_end_back_though_the_next_one_was_begun() -> None:
     while log.segment_count == 1:
         log.append(batch(b"nobody was told"), NOW)
     begun = log.log_end_offset - 1
+    log.write_out()
     directory.release()
     lose_tail(files, log, size)
     again = opened(files).logs["orders", 0]

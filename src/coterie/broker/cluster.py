@@ -58,7 +58,7 @@ from coterie.broker.leadership import Leadership
 from coterie.broker.maintenance.client_metrics_configs import ClientMetricsConfigs
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.facts_topic import FactsDue, FactsTopic
-from coterie.broker.maintenance.flushing import Flusher
+from coterie.broker.maintenance.flushing import Flusher, WriteOutDue
 from coterie.broker.maintenance.group_configs import GroupConfigs
 from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
 from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, RepairDue, RetentionDue
@@ -182,6 +182,7 @@ class Cluster:
             CheckpointDue: lambda _event, _now_ms: self.log_manager.checkpoint(),
             RetentionDue: lambda _event, _now_ms: self.log_manager.check_retention(),
             RepairDue: lambda event, _now_ms: self.log_manager.repair(event.log),
+            WriteOutDue: lambda _event, now_ms: self.flusher.write_out(now_ms),
             InstanceExpired: self._instance_expired,
         }
 
@@ -194,7 +195,9 @@ class Cluster:
         self.reporter = reporter = Reporter(wall)
         self._responses = responses = Responses(reporter)
         self.changes = changes = Changes(reporter, responses)
-        self.flusher = flusher = Flusher(sync=sync, reporter=reporter, journal=directory.journal, ends=directory.ends)
+        self.flusher = flusher = Flusher(
+            sync=sync, reporter=reporter, timers=self.timers, journal=directory.journal, ends=directory.ends
+        )
         self._acls = AclStore(files, settings, directory.ends)
         self.auth = AuthHelper(self._acls.authorizer, reporter)
         self.leadership = Leadership(

@@ -161,6 +161,8 @@ class DiskChange(Generic[T]):
 
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 """Modes of new directories and files: only their owner may read records. What exists keeps its mode."""
+MOST_UNWRITTEN = 64 * 1024
+"""Bytes that a `BufferedFile` keeps in memory."""
 MOST_OPEN = 1_024
 """The default limit of files that a `DiskFiles` has open at a time."""
 
@@ -268,6 +270,83 @@ class _DiskFile:
 
     def close(self) -> None:
         self._files.closed(self)
+
+
+class BufferedFile:
+    """A file that keeps what is appended in memory, and writes it in large pieces, at the latest before a sync.
+
+    Use it for data that is durable elsewhere. To close it loses what it has not written, as the end of the process
+    does. Any thread may read while another appends.
+    """
+
+    __slots__ = ("_file", "_guard", "_is_torn", "_unwritten", "_written")
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._guard = RLock()
+        self._unwritten = bytearray()
+        self._written = file.size
+        self._is_torn = False
+        """A write has failed, so the file may have a part of it behind `_written`."""
+
+    @property
+    def size(self) -> int:
+        return self._written + len(self._unwritten)
+
+    def append(self, data: Buffer) -> None:
+        with self._guard:
+            if len(self._unwritten) + len(data) <= MOST_UNWRITTEN:
+                self._unwritten += data
+                return
+            self.write_out()
+            self._write(data)
+
+    def write_out(self) -> None:
+        """Write what is in memory to the file. After `OSError` it is still in memory."""
+        if self._unwritten or self._is_torn:
+            with self._guard:
+                if self._is_torn:
+                    self._file.truncate(self._written)
+                    self._is_torn = False
+                if self._unwritten:
+                    self._write(self._unwritten)
+                    self._unwritten = bytearray()
+
+    def _write(self, data: Buffer) -> None:
+        self._is_torn = True
+        self._file.append(data)
+        self._is_torn = False
+        self._written += len(data)
+
+    def pread(self, size: int, at: int) -> bytes:
+        with self._guard:
+            end, written = at + size, self._written
+            if end <= written:
+                return self._file.pread(size, at)
+            head = self._file.pread(written - at, at) if at < written else b""
+            return head + self._unwritten[max(at - written, 0) : end - written]
+
+    def truncate(self, size: int) -> None:
+        with self._guard:
+            if size > self.size:
+                self.write_out()
+            del self._unwritten[max(size - self._written, 0) :]
+            to = size if size < self._written or not self._unwritten else self._written
+            self._file.truncate(to)
+            self._written, self._is_torn = to, False
+
+    def sync(self) -> None:
+        self.write_out()
+        self._file.sync()
+
+    def later(self) -> Sync:
+        self.write_out()
+        return self._file.later()
+
+    def close(self) -> None:
+        with self._guard:
+            self._unwritten = bytearray()
+            self._file.close()
 
 
 class _DiskLock:

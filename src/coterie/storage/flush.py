@@ -5,13 +5,13 @@ while appends go on, and reported back. So is what a segment needs when it takes
 failed, the system may have dropped the pages and will not report it again. So nothing more is called durable until the
 log was cut back to what is.
 
-**The journal** makes small writes to many logs durable by one sync of one file. A sync costs about the same whatever
-its size, so a flush of fifty logs would cost fifty times one. Instead the batches are written a second time, all
-together, to `coterie-journal`. The segments have them in the system's cache, where readers find them, and are synced
-when the journal is dropped: when it has grown, from time to time, and at shutdown.
+**The journal** is the head of the logs: it makes small writes durable by one write and one sync of one file. A sync
+costs about the same whatever its size, so a flush of fifty logs would cost fifty times one. The segments keep these
+batches in memory (`BufferedFile`), where readers find them, and write them to their files in large pieces. They are
+synced when the journal is dropped: when it has grown, from time to time, and at shutdown.
 
     journal.write([(key, [batch, batch]), ...])    # one write, one sync; then they are durable
-    journal.drop()                                 # when the segments themselves were synced
+    journal.drop()                                 # when the segments have them, and were synced
 
 After a crash `read_journal` returns what was written; `recovery.py` appends what continues a log. The last write may be
 torn: it was not acknowledged, and is left out. An incomplete write with a whole one behind it is damage, since nothing

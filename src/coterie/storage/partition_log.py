@@ -293,7 +293,7 @@ class PartitionLog:
     def _write(self, buffer: Buffer, placed: list[BatchHeader]) -> None:
         self._cut_torn_tail()
         try:
-            self._active.append(buffer, placed)
+            self._active.append(buffer, placed, is_buffered=self.journal is not None)
         except OSError:
             self._has_torn_tail = True
             with suppress(OSError):  # then the next append tries again, before it writes
@@ -354,6 +354,11 @@ class PartitionLog:
     def journal_target(self) -> JournalTarget:
         """Return what must be written to the journal for all appends to be durable."""
         return self._flushing.journal_target(self.log_end_offset)
+
+    def write_out(self) -> None:
+        """Write to the segment's file what is only in memory and in the journal, without a sync."""
+        if self.is_in_order:
+            self._active.write_out()
 
     @property
     def is_sealing(self) -> bool:

@@ -469,7 +469,7 @@ def _recover(
         is_kept = known is not None and due > known.start
         is_short = journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= holes_below)
         if is_kept and (is_short or is_misplaced or (why and clean)):
-            wrong = f"is damaged: {why}" if why else f"ends at offset {segment.next_offset}"
+            wrong = f"is damaged: {why}" if why else _too_short(segment.next_offset, clean=clean)
             lost = (expected if is_misplaced else segment.next_offset), due
             damages.append(Damage(segment.path(LOG), wrong, directory, lost))
         if damages:
@@ -483,13 +483,32 @@ def _recover(
         if slot < len(segments) or stored or restored:  # it may only be in the system's cache
             for sync in segment.seal() if slot < len(segments) else [segment.later()]:
                 sync.run()
+    if known is not None and not damages:
+        _drop_empty_end(segments, max(durable_end, holes_below))
     beyond = journaled.first_beyond(loaded.log_end_offset)
     if beyond is not None and not damages:
         wrong = f"ends at offset {loaded.log_end_offset}, and the journal goes on at {beyond}"
         damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end_offset, beyond)))
     if loaded.log_end_offset < durable_end and not damages:
-        wrong = f"ends at offset {loaded.log_end_offset}"
+        wrong = _too_short(loaded.log_end_offset, clean=clean)
         damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end_offset, durable_end)))
+
+
+def _too_short(end: int, *, clean: bool) -> str:
+    """Say where a log ends. After a crash, the journal should have had what segments did not have yet."""
+    return f"ends at offset {end}" + ("" if clean else ", and coterie-journal does not have the rest")
+
+
+def _drop_empty_end(segments: list[Segment], durable_end: int) -> None:
+    """Delete a last segment without batches if the one before it has lost its end, which was never durable.
+
+    Its name may reach the disk before the batches that come before it. The log would have a hole at its end.
+    """
+    while len(segments) > 1 and not segments[-1].size and segments[-1].base_offset > durable_end:
+        if segments[-2].next_offset == segments[-1].base_offset:
+            return
+        segments.pop().delete()
+        segments[-1].activate()
 
 
 def _may_be_torn(base_offset: int, expected: int) -> bool:

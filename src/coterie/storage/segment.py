@@ -22,7 +22,7 @@ from coterie.protocol.batch import (
 )
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.records import records
-from coterie.storage.files import File, Files, Sync, read_file
+from coterie.storage.files import BufferedFile, File, Files, Sync, read_file
 from coterie.storage.segment_files import (
     INDEX,
     LOG,
@@ -213,12 +213,23 @@ class Segment:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def append(self, data: Buffer, batch_headers: Iterable[BatchHeader]) -> None:
-        """Append whole batches that have their offsets. If it raises `OSError`, `cut_tail` undoes it."""
-        assert self._file is not None, "a sealed segment takes no batches"
-        self._file.append(data)
+    def append(self, data: Buffer, batch_headers: Iterable[BatchHeader], *, is_buffered: bool = False) -> None:
+        """Append whole batches that have their offsets. If it raises `OSError`, `cut_tail` undoes it.
+
+        `is_buffered`: the file need not have them until they are read or synced.
+        """
+        file = self._file
+        assert file is not None, "a sealed segment takes no batches"
+        if is_buffered and type(file) is not BufferedFile:
+            self._file = file = BufferedFile(file)
+        file.append(data)
         for header in batch_headers:
             self._note(header)
+
+    def write_out(self) -> None:
+        """Write what was only kept in memory so far to the file."""
+        if type(self._file) is BufferedFile:
+            self._file.write_out()
 
     def cut_tail(self) -> None:
         """Remove what a failed append may have left."""

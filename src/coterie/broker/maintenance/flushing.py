@@ -2,31 +2,40 @@
 
 With `sync` a waiter is called after the disk has it; otherwise at once, and the system writes when it likes.
 
-A flush of more than a few logs with little data in each, as commits of many groups are, goes to the journal with one
-sync for all. A flush with much data is synced in its segments. When the journal is long, all logs that it has are
-synced in their segments, and it is emptied.
+The journal is the head of the logs: logs with little data in a flush, as commits of many groups are, go to it with one
+write and one sync for all. Their segments get the data later, in large pieces. A log with much data is synced in its
+segments. When the journal is long, all logs that it has are synced in their segments, and it is emptied.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from coterie.broker.broker_effects import Effects, Flush, FlushEnded
 from coterie.broker.broker_facts import Reporter
+from coterie.coordinator.runtime import Timers
 from coterie.errors import ErrorCode
 from coterie.storage import DurableEnds, FlushTarget, Journal, JournalTarget, PartitionLog
+from coterie.structs import DataStruct
 
-__all__ = ["Flusher", "Waiter"]
+__all__ = ["Flusher", "Waiter", "WriteOutDue"]
 
-FEW = 2
-"""Logs that are synced in place, each for itself: that spares writing them twice, and costs about the same."""
+WRITE_OUT_AFTER_MS = 1_000
+"""Then segments have what only the journal has: programs that read the data directory see it."""
+WRITTEN_OUT_AT_ONCE = 256
+"""Logs in one turn of the event loop."""
 LONG_JOURNAL = 32 << 20
 """Bytes: then the segments are synced. With it the syncs are few, and reading it after a crash takes well below 1 s."""
 
 Waiter = Callable[[ErrorCode, int], Effects]
 """Called once, with the time: NONE when it is durable, or why it is lost."""
+
+
+class WriteOutDue(DataStruct):
+    """Segments are to get what only the journal has."""
 
 
 class Flusher:
@@ -35,6 +44,7 @@ class Flusher:
         *,
         sync: bool,
         reporter: Reporter,
+        timers: Timers[object],
         journal: Journal | None = None,
         ends: DurableEnds | None = None,
     ) -> None:
@@ -43,6 +53,9 @@ class Flusher:
         self._journal = journal
         self._journaled: dict[PartitionLog, None] = {}
         """The logs whose last batches the journal has and the segments may not have."""
+        self._unwritten: dict[PartitionLog, None] = {}
+        """The logs that may have data that is in the journal and not in a segment's file."""
+        self._timers = timers
         self.most_journaled = 4_096
         """The number of journaled logs above which they are synced in place and a new journal is started."""
         self._journal_is_due = False
@@ -53,7 +66,7 @@ class Flusher:
         self._is_busy = False
         """A flush is under way; also if all its logs were deleted meanwhile."""
         self.settled: deque[Callable[[int], Effects]] = deque()
-        """Waiters that need not wait and, without `sync`, writes: called at the end of the event, by `settle`."""
+        """Waiters that need not wait: called at the end of the event, by `settle`."""
         self.grown: dict[PartitionLog, None] = {}
         """Logs whose high watermark has risen since `fetches` looked at them."""
 
@@ -75,11 +88,8 @@ class Flusher:
             self.waiting.setdefault(log, [])
 
     def before_next(self, write: Callable[[int], Effects]) -> None:
-        """Call `write` when the next flush begins, which makes durable what it writes; without `sync`, in `settle`."""
-        if self.sync:
-            self._writes.append(write)
-        else:
-            self.settled.append(partial(self._write, write))
+        """Call `write` when the next flush begins, which makes durable what it writes."""
+        self._writes.append(write)
 
     def settle(self, now_ms: int) -> Effects:
         effects: Effects = []
@@ -103,6 +113,7 @@ class Flusher:
     def forget(self, log: PartitionLog, now_ms: int) -> Effects:
         """The log is deleted: all that waits for it fails."""
         self._journaled.pop(log, None)
+        self._unwritten.pop(log, None)
         effects: Effects = []
         for waiters in (self.waiting.pop(log, []), self._under_way.pop(log, [])):
             for waiter in waiters:
@@ -114,10 +125,25 @@ class Flusher:
         if self._journaled:
             self._journal_is_due = True
 
+    def write_out(self, now_ms: int) -> Effects:
+        """Write what only the journal has to the segments' files, without a sync."""
+        for log in list(self._unwritten)[:WRITTEN_OUT_AT_ONCE]:
+            del self._unwritten[log]
+            with suppress(OSError):  # it is durable in the journal, and written before the journal is emptied
+                log.write_out()
+        if self._unwritten:
+            self._timers.arm("write out", now_ms + 1, WriteOutDue())
+        return []
+
     @property
     def can_start(self) -> bool:
-        """Return whether there is something to flush, and nothing is being flushed."""
-        return not self._is_busy and bool(self._writes or self.waiting or self._journal_is_due)
+        """Return whether there is something to write, or to flush while nothing is being flushed.
+
+        Without `sync`, writes do not wait for a flush that is under way.
+        """
+        if self._is_busy:
+            return bool(self._writes) and not self.sync
+        return bool(self._writes or self.waiting or self._journal_is_due)
 
     def start(self, now_ms: int) -> tuple[Effects, Flush | None]:
         """Return the next flush, unless one is under way or there is nothing to flush, and what happened before it."""
@@ -127,20 +153,25 @@ class Flusher:
         empties = False
         while self.can_start:
             effects += self._write_all(now_ms)
+            if self._is_busy:
+                break
             waiting, self.waiting = self.waiting, {}
             empties = self._is_busy = self._empties_journal()
             if empties:
                 for log in self._journaled:
                     waiting.setdefault(log, [])
-            to_journal = () if empties else self._for_journal(waiting)
+            journals = not empties and self._journal is not None and self._journal.is_sound
             for log, waiters in waiting.items():
                 if not log.is_in_order:  # repairing it may end before this flush, and leaves nothing to flush
                     for waiter in waiters:
                         effects += self._call(log, waiter, ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
                     continue
-                if log in to_journal:
+                if journals and log.is_small_flush:
                     small.append((log, log.journal_target()))
                     self._journaled[log] = None
+                    if not self._unwritten:
+                        self._timers.arm("write out", now_ms + WRITE_OUT_AFTER_MS, WriteOutDue())
+                    self._unwritten[log] = None
                 elif (target := log.flush_target(in_place=log in self._journaled and empties)) is not None:
                     targets.append((log, target))
                 else:
@@ -166,12 +197,6 @@ class Flusher:
         wanted = is_due or is_full or not journal.is_sound
         # A log that is to be repaired is repaired with what the journal has.
         return wanted and all(log.is_in_order for log in self._journaled)
-
-    def _for_journal(self, waiting: Iterable[PartitionLog]) -> Collection[PartitionLog]:
-        if self._journal is None or not self._journal.is_sound:
-            return ()
-        small = {log for log in waiting if log.is_small_flush}
-        return small if len(small) > FEW else ()
 
     def ended(self, event: FlushEnded, now_ms: int) -> tuple[Effects, list[tuple[PartitionLog, Exception]]]:
         """Call the waiters. Return what follows, and the logs that failed.
