@@ -188,6 +188,7 @@ def test_a_compacted_log_has_no_holes_between_its_segments(clean: bool) -> None:
     for number in range(60):
         log.append(batch(b"%d" % number + bytes(40)), NOW)
     flush(directory)
+    make(directory.checkpoints.write())  # as before each compaction by the broker
     assert compact(files, log, NOW) is not None and log.segment_count > 1
     content = read_all(log)
     if clean:
@@ -234,6 +235,21 @@ def test_an_older_copy_of_the_epochs_is_not_believed(clean: bool) -> None:
     change(files, "orders-0/leader-epoch-checkpoint", lambda _: kept[0])
     log = opened(files).logs["orders", 0]
     assert (log.end_of_epoch(1), log.end_of_epoch(4)) == ((1, 1), (4, 2))
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_a_wrong_leader_epoch_in_a_batch_is_not_believed_before_the_checkpoint(has_file: bool) -> None:
+    """No checksum covers it. A consumer would hear that all it has read was truncated, and begin again."""
+    files = MemoryFiles()
+    written(files, clean=True)
+    opened(files).release()
+    if not has_file:
+        files.delete("orders-0/leader-epoch-checkpoint")
+    first = segments(files)[0]
+    change(files, segments(files)[-1], lambda content: _with_bit(content, 8 * 15 + 2))  # the last byte of the epoch
+    change(files, first, lambda content: _with_bit(content, 8 * 15 + 2))
+    log = opened(files).logs["orders", 0]
+    assert log.end_of_epoch(0) == (0, 30)
 
 
 # --- what is known ----------------------------------------------------------------------------------------------------
@@ -364,6 +380,41 @@ def test_no_bit_of_a_base_offset_hides_records_of_a_compacted_log(clean: bool, b
         at = _positions(files)[which]
         change(files, segments(files)[-1], lambda content, at=at: _with_bit(content, 8 * at + bit))  # type: ignore[misc]
         assert _read(files, config) in (expected, None)
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_no_bit_of_a_base_offset_hides_what_only_the_journal_has(bit: int) -> None:
+    """The batch seems to end later. The journal's batches of these offsets must not be taken for known ones."""
+    config = replace(SMALL, compacts=True)
+    expected = _read(_half_journaled(config), config)
+    for which in range(len(_positions(_half_journaled(config)))):
+        files = _half_journaled(config)
+        at = _positions(files)[which]
+        change(files, segments(files)[-1], lambda content, at=at: _with_bit(content, 8 * at + bit))  # type: ignore[misc]
+        assert _read(files, config) in (expected, None)
+
+
+def _half_journaled(config: LogConfig) -> MemoryFiles:
+    """Return a directory after kill -9: the file of the segment has five batches, the journal the last six of eight."""
+    files = MemoryFiles()
+    directory = opened(files, config)
+    make(directory.create_topic(replace(ORDERS, configs={"cleanup.policy": "compact"}), NOW))
+    log = directory.logs["orders", 0]
+    assert log.journal is not None and log.key is not None and directory.journal is not None
+    for number in range(8):
+        log.append(batch(b"%d" % number, timestamps=[number]), NOW)
+        if number < 2:
+            flush(directory)
+            make(directory.checkpoints.write())
+        else:
+            target = log.journal_target()
+            directory.journal.write([(log.journal.key, target.batches)])
+            log.flushed(target)
+            directory.ends.add([(log.key, target.end)])
+        if number == 4:
+            log.write_out()
+    directory.release()
+    return files
 
 
 def _compacted(*, clean: bool) -> MemoryFiles:

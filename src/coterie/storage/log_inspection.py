@@ -72,8 +72,11 @@ class LogInspection:
         known: LogState | None,
         journaled: Sequence[bytes],
         start: int,
+        synced_end: int,
     ) -> None:
+        """`synced_end` is the end of the log in the last checkpoint: only what is before it was compacted."""
         self._files = files
+        self._synced_end = synced_end
         self._known = known
         self._start = start
         self._journaled = journaled
@@ -139,7 +142,8 @@ class LogInspection:
         due = after if after is not None else known.end
         most = base + MAX_RELATIVE + 1
         last = after if after is not None else most
-        gaps_below = 0 if not found.is_compacted else most if self._known is None else known.end
+        may_end = most if self._known is None else max(self._synced_end, known.gaps_below)
+        gaps_below = may_end if found.is_compacted else 0
         for position, header, why in _walk(data, offset, last, gaps_below):
             if header is None:
                 if after is None and offset >= known.end and position == len(data):

@@ -77,6 +77,8 @@ class LoadedLog(DataStruct):
     producers: ProducerStateManager
     recovery: Recovery
     damages: list[Damage] = field(default_factory=list)
+    epochs_known_to: int = 0
+    """The leader epochs before this offset are known. No checksum covers those in the headers of batches."""
 
     @property
     def log_end_offset(self) -> int:
@@ -89,7 +91,8 @@ class LoadedLog(DataStruct):
 
         `segment` is the open segment that has the batch, if its indexes are being built.
         """
-        self.epochs.assign(found.header.leader_epoch, found.header.base_offset)
+        if found.header.base_offset >= self.epochs_known_to:
+            self.epochs.assign(found.header.leader_epoch, found.header.base_offset)
         aborted = self.producers.note(found.header, found.marker) if is_news else None
         if aborted is not None and segment is not None:
             segment.note_aborted(aborted)
@@ -245,6 +248,8 @@ def _load(
         epochs = epochs_known(epochs, known.epochs, clean=clean)
     producers = ProducerStateManager(config.max_producers, config.producer_id_expiration_ms)
     loaded = LoadedLog(segments, epochs or LeaderEpochs(), producers, Recovery())
+    if known is not None and known.epochs:
+        loaded.epochs_known_to = recovery_point
     states = {state.base_offset: state for state in known.segments} if known is not None else {}
     if (clean or segments[-1].is_open) and _is_whole(files, segments[-1], states):
         first_unsure = len(segments)
@@ -273,7 +278,10 @@ def _load(
         if not (txn_indexes_are_right and all(_has_its_txn_index(one, states) for one in trusted)):
             _rebuild_txn_indexes(config, trusted, loaded.recovery)
         _replay(directory, loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
-    gaps_below = None if known is None else 0 if is_gapless(config, known) else known.end
+    gaps_below = None
+    if known is not None:
+        # A log is compacted only up to the recovery point before. A gap beyond it is a wrong base offset.
+        gaps_below = 0 if is_gapless(config, known) else max(min(known.end, recovery_point), known.gaps_below)
     _recover(files, directory, loaded, first_unsure, journaled, known, clean=clean, gaps_below=gaps_below)
     if loaded.damages:
         raise DamageError(list({damage.path: damage for damage in reversed(loaded.damages)}.values())[::-1])
@@ -281,17 +289,18 @@ def _load(
 
 
 def epochs_known(found: LeaderEpochs | None, known: Sequence[tuple[int, int]], *, clean: bool) -> LeaderEpochs | None:
-    """Return the leader epochs if their file agrees with the checkpoint, else None: then they are read from the log.
+    """Return the leader epochs if their file agrees with the checkpoint, else those of the checkpoint.
 
-    The file has no checksum.
+    The file has no checksum. None: neither has any, and they are read from the log.
     """
     if clean:
         return LeaderEpochs(list(known))
     if found is None or not found.entries:
-        return found if not known else None
+        return LeaderEpochs(list(known)) if known else found
     # The log may start later now, so that first entries were moved or dropped.
     first = found.entries[0][1]
-    return found if {entry for entry in known if entry[1] > first} <= set(found.entries) else None
+    agrees = {entry for entry in known if entry[1] > first} <= set(found.entries)
+    return found if agrees else LeaderEpochs(list(known))
 
 
 def is_gapless(config: LogConfig, known: LogState | None) -> bool:

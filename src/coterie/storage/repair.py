@@ -132,8 +132,11 @@ def inspect(files: Files, *, cluster_id: str, node_id: int = _DEFAULTS.node_id) 
             if known is not None:
                 state = known.get(key, LogState())
                 state = state._replace(end=max(state.end, ends.get(key, 0)))
-            start = findings.states.get(key, LogState()).start
-            findings.logs.append(LogInspection(files, topic, partition, state, journal.get(key, ()), start).run())
+            checkpointed = findings.states.get(key, LogState())
+            inspection = LogInspection(
+                *(files, topic, partition, state, journal.get(key, ())), checkpointed.start, checkpointed.end
+            )
+            findings.logs.append(inspection.run())
     return findings
 
 
