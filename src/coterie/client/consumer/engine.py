@@ -25,9 +25,8 @@ from coterie.client.consumer.rebalance_listener import RebalanceCallbacks
 from coterie.client.consumer.topic_watch import TopicWatch
 from coterie.client.member import ConsumerMembership, MemberSettings, Membership, effects, events, facts
 from coterie.client.metrics import Metrics, snapshot
-from coterie.client.network.background_tasks import BackgroundTasks, within
 from coterie.client.network.network_client import NetworkClient
-from coterie.client.network.runtime import REAL, Runtime
+from coterie.client.network.runtime import REAL, BackgroundTasks, Runtime, within
 from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.facts import Emit

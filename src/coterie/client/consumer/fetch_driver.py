@@ -29,9 +29,9 @@ from coterie.client.consumer.fetch_requests import (
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.consumer.subscription_state import PartitionLeader, parse_reset
 from coterie.client.event_log import EventLog
-from coterie.client.network.background_tasks import BackgroundTasks, within
 from coterie.client.network.metadata import NO_LEADER, Metadata
 from coterie.client.network.network_client import NetworkClient
+from coterie.client.network.runtime import BackgroundTasks, within
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import fetch
