@@ -10,10 +10,9 @@ from types import ModuleType
 
 from cli_page import cli
 from coterie.client.consumer.consumer_log import ConsumerLog
-from coterie.client.consumer.consumer_metrics import CONSUMER_ROWS, PARTITION_ROWS
 from coterie.client.member import states as member_states
 from coterie.client.member.consumer_protocol import states as consumer_member_states
-from coterie.client.metrics import ADMIN_ROWS, PRODUCER_ROWS
+from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
 from coterie.client.producer import transaction_states as producer_transaction_states
 from coterie.coordinator.classic.states import NEXT, Answer, Do, State
 from coterie.coordinator.classic.states import TABLES as STATE_TABLES

@@ -19,12 +19,11 @@ from uuid import UUID
 from coterie.assignors import Assignor
 from coterie.assignors import Topic as AssignorTopic
 from coterie.client.consumer.consumer_log import ConsumerLog
-from coterie.client.consumer.consumer_metrics import CONSUMER_ROWS, ConsumerMetrics, of_partition
 from coterie.client.consumer.fetch_driver import FetchDriver
 from coterie.client.consumer.rebalance_listener import RebalanceCallbacks
 from coterie.client.consumer.topic_watch import TopicWatch
 from coterie.client.member import ConsumerMembership, MemberSettings, Membership, effects, events, facts
-from coterie.client.metrics import Metrics, snapshot
+from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, of_partition, snapshot
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import REAL, BackgroundTasks, Runtime, within
 from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
@@ -122,6 +121,8 @@ class WakeupError(CoterieError):
 
 _PARKED = (JoinGroup, SyncGroup)
 """Requests that wait at the coordinator for other members."""
+_REBALANCE_BEGAN = (facts.RebalanceBegan, facts.ReconciliationBegan)
+_REBALANCE_ENDED = (facts.AssignmentTaken, facts.AssignmentReconciled)
 
 
 class Engine:
@@ -308,8 +309,12 @@ class Engine:
         return snapshot(CONSUMER_ROWS, measured, now_ms) | partitions
 
     def _emit(self, effect: Emit) -> None:
-        self.measured.record_fact(effect.fact)
-        self.log.write(effect.fact)
+        fact = effect.fact
+        if isinstance(fact, _REBALANCE_BEGAN):
+            self.measured.rebalance_began(fact.at_ms)
+        elif isinstance(fact, _REBALANCE_ENDED):
+            self.measured.rebalance_ended(fact.at_ms)
+        self.log.write(fact)
 
     async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
         assert self.settings.group_id is not None

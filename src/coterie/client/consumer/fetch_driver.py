@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from coterie.client.consumer.consumer_metrics import ConsumerMetrics
 from coterie.client.consumer.fetch_requests import (
     AskCommitted,
     AskEpochEnds,
@@ -29,6 +28,7 @@ from coterie.client.consumer.fetch_requests import (
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.consumer.subscription_state import PartitionLeader, parse_reset
 from coterie.client.event_log import EventLog
+from coterie.client.metrics import ConsumerMetrics
 from coterie.client.network.metadata import NO_LEADER, Metadata
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import BackgroundTasks, within
