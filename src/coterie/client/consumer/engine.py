@@ -18,10 +18,11 @@ from uuid import UUID
 
 from coterie.assignors import Assignor
 from coterie.assignors import Topic as AssignorTopic
-from coterie.client.consumer.consumer_log import ConsumerLog
+from coterie.client.consumer.consumer_log import CONSUMER_LINES
 from coterie.client.consumer.fetch_driver import FetchDriver
 from coterie.client.consumer.rebalance_listener import RebalanceCallbacks
 from coterie.client.consumer.topic_watch import TopicWatch
+from coterie.client.event_log import EventLog
 from coterie.client.member import ConsumerMembership, MemberSettings, Membership, effects, events, facts
 from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, of_partition, snapshot
 from coterie.client.network.network_client import NetworkClient
@@ -155,7 +156,9 @@ class Engine:
         assert fetches or not settings.commits_automatically, "without fetching there are no positions to commit"
         self.settings = settings
         self.clock_ms = runtime.clock_ms
-        self.log = ConsumerLog(settings, logger)
+        self.log = EventLog("consumer", settings, logger, CONSUMER_LINES)
+        if settings.group_id is not None:
+            self.log.name_group(settings.group_id, settings.group_instance_id)
         self.measured = ConsumerMetrics(settings)
         self.cluster = NetworkClient(settings, self.log, self.measured, runtime)
         self.tasks = BackgroundTasks(self.clock_ms, self.fail)
