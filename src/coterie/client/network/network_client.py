@@ -70,7 +70,7 @@ class NetworkClient:
         self.clock_ms = runtime.clock_ms
         self._chance = runtime.rng.random
         self._connection_class = runtime.connection
-        self._context = client_context(settings)
+        self._context = client_context(settings) if settings.uses_tls else None
         credentials = settings.credentials
         self._authenticator = (
             Authenticator(settings, credentials, runtime.wall_ms, self._chance) if credentials is not None else None
