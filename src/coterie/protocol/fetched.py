@@ -81,7 +81,7 @@ class FetchedBatches:
         self._aborting: set[int] = set()
         self._check_crcs = check_crcs
         self._limit = limit
-        self._scratch = scratch or Scratch()
+        self._scratch = scratch
 
     def next_batch(self) -> tuple[BatchHeader, Buffer] | None:
         """The next batch with records to show and its records, decompressed; None when there is none.
@@ -106,6 +106,7 @@ class FetchedBatches:
             if self._is_to_be_shown(header) and base_offset + last_delta >= self.next_offset:
                 body = data[at + HEADER_SIZE : at + header.size]
                 if header.is_compressed:
+                    self._scratch = self._scratch or Scratch()
                     return header, decompress(header.compression, body, self._limit, self._scratch)
                 return header, body
             self.passed(header)
