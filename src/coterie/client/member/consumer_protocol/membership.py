@@ -15,13 +15,6 @@ from coterie.client.member.consumer_protocol.heartbeat import (
     must_look_sooner,
     send_heartbeat,
 )
-from coterie.client.member.consumer_protocol.leaving import (
-    close_due,
-    finish,
-    has_left,
-    prepare_leaving,
-    start_leaving,
-)
 from coterie.client.member.consumer_protocol.member import RESOLVE_RETRY, ConsumerMemberData
 from coterie.client.member.consumer_protocol.reconciliation import (
     can_reconcile,
@@ -49,10 +42,15 @@ from coterie.client.member.consumer_protocol.states import (
 )
 from coterie.client.member.consumer_protocol.subscribing import (
     can_join,
+    close_due,
+    finish,
+    has_left,
     metadata_answered,
     metadata_changed,
+    prepare_leaving,
     rejoin_asked,
     start_joining,
+    start_leaving,
     subscribe,
 )
 from coterie.client.member.effects import Effects
