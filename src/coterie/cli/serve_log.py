@@ -25,8 +25,6 @@ from coterie.protocol.subscription import read_assignment, read_subscription
 from coterie.storage import DataDirectory
 from coterie.structs import field_names
 
-__all__ = ["FactLog", "Level", "level_of"]
-
 Level = Literal["debug", "info", "warn", "error"]
 MAX_TEXT = 300
 MAX_ENTRIES = 3

@@ -16,23 +16,6 @@ from coterie.client.types import TopicPartition
 from coterie.settings.client_settings import ClientSettings
 from coterie.structs import DataStruct
 
-__all__ = [
-    "LINES",
-    "ClientAuthenticationFailed",
-    "ClosedWithRecords",
-    "DeliveryFailed",
-    "EventLog",
-    "Line",
-    "NodeDisconnected",
-    "NodeReached",
-    "NodeUnreachable",
-    "ProduceResumed",
-    "ProduceRetried",
-    "ProducerIdObtained",
-    "TransactionFailed",
-    "listed",
-]
-
 PARTITIONS_SHOWN = 20
 
 

@@ -15,24 +15,6 @@ from typing import Any, NamedTuple
 from coterie.client.types import TopicPartition
 from coterie.settings.client_settings import ClientSettings
 
-__all__ = [
-    "ADMIN_ROWS",
-    "CONNECTION_ROWS",
-    "CONSUMER_ROWS",
-    "DEFAULTS",
-    "LATENCY_ROWS",
-    "PARTITION_ROWS",
-    "PRODUCER_ROWS",
-    "ClientMetrics",
-    "ConsumerMetrics",
-    "Metrics",
-    "ProducerMetrics",
-    "Row",
-    "Sensor",
-    "of_partition",
-    "snapshot",
-]
-
 Metrics = dict[str, dict[str, float | None]]
 """The values by group and name."""
 

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from coterie.errors import MalformedError
 from coterie.protocol.buffer import Buffer
 
-__all__ = ["MOST_FIELDS", "NumberPoint", "Temporality", "read_metrics"]
-
 MOST_FIELDS: Final = 50_000
 """Fields that are looked at in one message. A Java client with all metrics sends about a tenth of that."""
 MOST_LABELS: Final = 100

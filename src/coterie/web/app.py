@@ -27,8 +27,6 @@ from coterie.web.groups import Sampler, WatchedGroups
 from coterie.web.metrics import MetricsPage
 from coterie.web.page import live_page, script, style
 
-__all__ = ["WebApp"]
-
 TAKE_EVERY_S = 0.2
 """How often facts are looked at: a rebalance is on the page within a second."""
 SAMPLE_EVERY_S = 2.0

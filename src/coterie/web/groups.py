@@ -21,8 +21,6 @@ from coterie.web.stories import row_of, story_of
 from coterie.web.timeline import Timeline, grain_of
 from coterie.web.totals import EndedRebalance, Totals
 
-__all__ = ["Diagnose", "Sampler", "WatchedGroup", "WatchedGroups"]
-
 Diagnose = Callable[[GroupHistory], Sequence[Finding]]
 Sampler = Callable[[], Awaitable[Mapping[str, GroupSample]]]
 """Returns all groups as they are now."""

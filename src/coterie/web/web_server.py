@@ -17,8 +17,6 @@ from coterie.web.addresses import is_loopback
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["TOKEN", "WebAddress", "WebServer", "check_web"]
-
 TOKEN = "COTERIE_WEB_TOKEN"  # noqa: S105  the name of a variable
 
 

@@ -46,8 +46,6 @@ from coterie.errors import KafkaError
 from coterie.protocol.acls import AclBinding, AclBindingFilter
 from coterie.settings.client_settings import AdminSettings
 
-__all__ = ["Admin", "AsyncAdmin"]
-
 T = TypeVar("T")
 Settings = Mapping[str, object] | AdminSettings
 

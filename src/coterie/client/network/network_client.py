@@ -38,9 +38,6 @@ from coterie.errors import (
 from coterie.protocol.apis import find_coordinator, metadata
 from coterie.settings.client_settings import Address, ClientSettings
 
-__all__ = ["NetworkClient", "gave_up"]
-
-
 T = TypeVar("T")
 _Key = tuple[int, str]
 

@@ -20,19 +20,6 @@ from coterie.client.network.connection import BrokerConnection
 from coterie.errors import IllegalStateError, RequestTimedOutError
 from coterie.structs import DataStruct
 
-__all__ = [
-    "FORKED",
-    "REAL",
-    "Background",
-    "BackgroundTasks",
-    "Runtime",
-    "background",
-    "clock_ms",
-    "documented_by",
-    "within",
-]
-
-
 _WALL_NS = time.time_ns() - time.monotonic_ns()  # noqa: TID251
 
 

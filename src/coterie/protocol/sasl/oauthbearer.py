@@ -10,8 +10,6 @@ from typing import NamedTuple
 from coterie.errors import MalformedError
 from coterie.protocol.sasl import SaslError
 
-__all__ = ["NO_EXTENSIONS", "OAuthBearerClient", "OAuthBearerServer", "ValidToken"]
-
 NO_EXTENSIONS: Mapping[str, str] = MappingProxyType({})
 _REFUSED = b'{"status":"invalid_token"}'
 _ACKNOWLEDGED = b"\x01"

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from coterie.protocol.sasl import SaslError
 
-__all__ = ["PlainClient", "PlainServer"]
-
 
 class PlainClient:
     def __init__(self, user: str, password: str) -> None:

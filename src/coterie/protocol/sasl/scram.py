@@ -15,16 +15,6 @@ from hashlib import pbkdf2_hmac
 from coterie.protocol.sasl import SaslError
 from coterie.structs import DataStruct
 
-__all__ = [
-    "HASHES",
-    "ITERATIONS",
-    "MOST_ITERATIONS",
-    "ScramClient",
-    "ScramCredential",
-    "ScramServer",
-    "salted_password",
-]
-
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash function of each mechanism."""
 ITERATIONS = 4_096
