@@ -62,10 +62,6 @@ _NAMES = {"metadata": "owns"}
 """Fields that a line names after what it shows of them."""
 
 
-def level_of(fact: Fact) -> Level:
-    return _LEVELS.get(type(fact), "info")
-
-
 class FactLog:
     """Writes facts and notes. Text leaves out facts of level debug, unless all are asked for."""
 

@@ -317,7 +317,6 @@ class Happening(StrEnum):
     """A member cannot join as long as another one has its instance id (KIP-848), which may be alive or not."""
     GROUP_EMPTIED = "group emptied"
     GROUP_DELETED = "group deleted"
-    GROUP_FULL = "group full"
     CLIENT_REPORTED = "client reported rebalances"
     """A client said in its metrics that it has rebalanced (KIP-714)."""
 

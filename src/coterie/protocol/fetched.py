@@ -58,13 +58,12 @@ class FetchedBatches:
         until_offset: int = MAX_OFFSET,
         aborted: Iterable[tuple[int, int]] | None = None,
         check_crcs: bool = True,
-        limit: int = MAX_DECOMPRESSED,
         scratch: Scratch | None = None,
     ) -> None:
         """`aborted` is (first offset, producer id) of each aborted transaction in the fetch's answer; None shows all.
 
-        Records from `next_offset` on and before `until_offset` are shown. A batch may decompress to `limit` bytes,
-        in `scratch` if the caller has one for many fetches.
+        Records from `next_offset` on and before `until_offset` are shown. Batches are decompressed in `scratch`, if
+        the caller has one for many fetches.
         """
         self.topic = topic
         self.partition = partition
@@ -80,7 +79,6 @@ class FetchedBatches:
         self._aborted = None if aborted is None else sorted(aborted, reverse=True)
         self._aborting: set[int] = set()
         self._check_crcs = check_crcs
-        self._limit = limit
         self._scratch = scratch
 
     def next_batch(self) -> tuple[BatchHeader, Buffer] | None:
@@ -107,7 +105,7 @@ class FetchedBatches:
                 body = data[at + HEADER_SIZE : at + header.size]
                 if header.is_compressed:
                     self._scratch = self._scratch or Scratch()
-                    return header, decompress(header.compression, body, self._limit, self._scratch)
+                    return header, decompress(header.compression, body, MAX_DECOMPRESSED, self._scratch)
                 return header, body
             self.passed(header)
         if len(data) > 0 and self._at == 0:
