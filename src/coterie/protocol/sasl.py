@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol
 from coterie.errors import CoterieError, MalformedError
 from coterie.structs import DataStruct
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 INVALID_CREDENTIALS = "Authentication failed during {when} due to invalid credentials with SASL mechanism {mechanism}"
 """Kafka's text for a `SaslError` without a text of its own; `when` is "authentication" or "re-authentication"."""
 
