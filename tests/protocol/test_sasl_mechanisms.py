@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.protocol.sasl import (
+from coterie.protocol.sasl_mechanisms import (
     HASHES,
     OAuthBearerClient,
     OAuthBearerServer,
