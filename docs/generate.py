@@ -9,11 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 from cli_page import cli
-from coterie.client.consumer.consumer_log import ConsumerLog
-from coterie.client.consumer.consumer_metrics import CONSUMER_ROWS, PARTITION_ROWS
+from coterie.client.consumer.consumer_log import CONSUMER_LINES
 from coterie.client.member import states as member_states
 from coterie.client.member.consumer_protocol import states as consumer_member_states
-from coterie.client.metrics import ADMIN_ROWS, PRODUCER_ROWS
+from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
 from coterie.client.producer import transaction_states as producer_transaction_states
 from coterie.coordinator.classic.states import NEXT, Answer, Do, State
 from coterie.coordinator.classic.states import TABLES as STATE_TABLES
@@ -254,7 +253,7 @@ otherwise. The tag `client-id` is left out.
 def metrics() -> str:
     """The table of log lines, then one table a group of metrics."""
     lines = [ABOUT_METRICS, "| level | when | event |", "|---|---|---|"]
-    for event, line in ConsumerLog.lines.items():
+    for event, line in CONSUMER_LINES.items():
         level = logging.getLevelName(line.level) if isinstance(line.level, int) else "WARNING"
         lines.append(f"| {level} | {line.when} | `{event.__name__}` |")
     lines.append(ABOUT_METRIC_NAMES)

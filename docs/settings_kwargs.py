@@ -25,8 +25,6 @@ from typing import TypedDict
 
 from coterie.assignors import Assignor
 from coterie.settings.config_def import Password
-
-__all__ = ["AdminKwargs", "ClientKwargs", "ConsumerKwargs", "ProducerKwargs"]
 '''
 OTHER_TYPES = {
     "ssl.check.hostname": "bool | str",

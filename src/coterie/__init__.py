@@ -260,9 +260,10 @@ _HOMES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used, so that `import coterie` costs nothing."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'coterie' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'coterie' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

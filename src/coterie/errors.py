@@ -8,27 +8,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = [
-    "NO_SUCH_TOPIC",
-    "RETRIABLE",
-    "STALE_METADATA",
-    "AuthenticationError",
-    "AuthorizationError",
-    "CommitFailedError",
-    "ConnectionLostError",
-    "CoterieError",
-    "ErrorCode",
-    "FencedInstanceError",
-    "IllegalTransitionError",
-    "KafkaError",
-    "MalformedError",
-    "RebalanceInProgressError",
-    "RequestTimedOutError",
-    "SaslAuthenticationError",
-    "SslAuthenticationError",
-    "UnsupportedVersionError",
-]
-
 
 class ErrorCode(IntEnum):
     """The error codes of Kafka 4.3 that Coterie's broker sends or its clients understand."""

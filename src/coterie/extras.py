@@ -6,8 +6,6 @@ import json
 from importlib.metadata import PackageNotFoundError, distribution
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["how_to_install"]
-
 
 def how_to_install(extra: str) -> str:
     """Return the command that installs `extra`. It names the clone or wheel of this installation if pip recorded it."""

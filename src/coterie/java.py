@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 
-__all__ = ["find_java", "why_no_java"]
-
 
 def find_java() -> str | None:
     home = os.environ.get("JAVA_HOME")

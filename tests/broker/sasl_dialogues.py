@@ -53,7 +53,7 @@ from coterie.protocol.messages import (
     Protocol,
     SyncGroup,
 )
-from coterie.protocol.sasl.scram import ScramClient
+from coterie.protocol.sasl_mechanisms import ScramClient
 from coterie.structs import field_names, is_data
 from secured_kafka import REAUTH_MS
 

@@ -19,8 +19,8 @@ from coterie.protocol.apis import (
     produce,
 )
 from coterie.protocol.batch import Compression, pack_header, parse_header
+from coterie.protocol.buffer import MAX_TAGS
 from coterie.protocol.codec.reader_source import MAX_ENTRIES
-from coterie.protocol.encoding import MAX_TAGS
 from coterie.protocol.frames import request_frame
 from coterie.protocol.messages import CommitPartition, DescribeGroup, OffsetCommit, OffsetFetch
 from coterie.protocol.records import BatchRecord, build_batch

@@ -13,21 +13,21 @@ from coterie.client.consumer.fetch_requests import (
     AskOffsets,
     Fetch,
     FetchEffect,
-    FetchSettings,
     Found,
     LogTruncated,
     RefreshLeaders,
 )
 from coterie.client.consumer.fetcher import Fetcher
-from coterie.client.consumer.subscription_state import PartitionLeader
+from coterie.client.consumer.subscription_state import LATEST, PartitionLeader, Reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Request, Response
 from coterie.protocol.batch import assign
 from coterie.protocol.records import BatchRecord, Record, build_batch
+from coterie.settings.consumer_settings import ConsumerSettings
 
-__all__ = ["EPOCH", "TOPIC_ID", "World", "batch_at", "offsets", "partition"]
+__all__ = ["EPOCH", "TOPIC_ID", "World", "batch_at", "fetch_settings", "offsets", "partition"]
 
 TOPIC_ID = UUID(int=7)
 EPOCH = 3
@@ -50,11 +50,16 @@ def offsets(records: list[Record]) -> list[tuple[int, int]]:
     return [(one.partition, one.offset) for one in records]
 
 
+def fetch_settings(reset: Reset, *, has_group: bool = True, **more: int) -> ConsumerSettings:
+    given: dict[str, object] = {"auto.offset.reset": reset.name, **more}
+    return ConsumerSettings.of({**given, "group.id": "g"} if has_group else given)
+
+
 @dataclass
 class World:
     """Partitions of topic `t`, each with records from `starts` to `ends`, `size` in a batch, led by `leaders`."""
 
-    settings: FetchSettings = field(default_factory=FetchSettings)
+    settings: ConsumerSettings = field(default_factory=lambda: fetch_settings(LATEST))
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)

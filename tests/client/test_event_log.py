@@ -10,7 +10,7 @@ import pytest
 import coterie
 from client.consumers import QUICK, Heard, consumer_of, fill, on, read, until
 from client.member.harness import Harness
-from coterie.client.consumer.consumer_log import ConsumerLog
+from coterie.client.consumer.consumer_log import CONSUMER_LINES
 from coterie.client.event_log import EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.member import facts
 from coterie.client.types import TopicPartition
@@ -294,12 +294,13 @@ def test_an_admin_has_a_log(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_every_event_of_a_member_has_a_line() -> None:
-    assert {getattr(facts, name) for name in facts.__all__} <= ConsumerLog.lines.keys()
+    assert {getattr(facts, name) for name in facts.__all__} <= CONSUMER_LINES.keys()
 
 
 def test_clients_without_a_client_id_are_numbered() -> None:
-    first, second = (ConsumerLog(ConsumerSettings.of({"group.id": "bar"})) for _ in range(2))
-    assert first.name.startswith("bar/consumer-") and first.name != second.name
+    first, second = (EventLog("consumer", ConsumerSettings.of({})) for _ in range(2))
+    first.name_group("bar", None)
+    assert first.name.startswith("bar/consumer-") and first.name.removeprefix("bar/") != second.name
     assert EventLog("producer", ProducerSettings.of({})).name.startswith("producer-")
     assert EventLog("admin", AdminSettings.of({"client.id": "ops"})).name == "ops"
 
@@ -312,5 +313,6 @@ def test_no_handler_is_installed_and_nothing_is_printed_unasked() -> None:
 
 def test_a_long_list_of_partitions_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     many = [TopicPartition("t", number) for number in range(25)]
-    ConsumerLog(ConsumerSettings.of({"group.id": "bar"})).write(facts.AssignmentTaken(0, "bar", 7, many, []))
+    log = EventLog("consumer", ConsumerSettings.of({}), lines=CONSUMER_LINES)
+    log.write(facts.AssignmentTaken(0, "bar", 7, many, []))
     assert only(caplog, facts.AssignmentTaken)[1].endswith("t-19 and 5 more in generation 7")

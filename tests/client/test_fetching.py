@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from client.fetch_world import TOPIC_ID, World, batch_at, offsets, partition
+from client.fetch_world import TOPIC_ID, World, batch_at, fetch_settings, offsets, partition
 from coterie.client.consumer.fetch_requests import (
     ON_ERROR,
     AskCommitted,
@@ -14,7 +15,6 @@ from coterie.client.consumer.fetch_requests import (
     CorruptRecordError,
     Fetch,
     FetchErrorAction,
-    FetchSettings,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     RefreshLeaders,
@@ -24,12 +24,13 @@ from coterie.client.consumer.subscription_state import EARLIEST, LATEST, NO_RESE
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, KafkaError
 from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Response
+from coterie.settings.consumer_settings import ConsumerSettings
 
-FROM_START = FetchSettings(auto_offset_reset=EARLIEST)
-ALONE = FetchSettings(auto_offset_reset=EARLIEST, has_group=False)
+FROM_START = fetch_settings(EARLIEST)
+ALONE = fetch_settings(EARLIEST, has_group=False)
 
 
-def reading(settings: FetchSettings = FROM_START, *, end: int = 10, size: int = 3) -> World:
+def reading(settings: ConsumerSettings = FROM_START, *, end: int = 10, size: int = 3) -> World:
     """One partition, `t-0`, at its beginning, with nothing fetched yet."""
     world = World(settings, size=size)
     world.reader.assign([world.partition(0, end)])
@@ -113,21 +114,21 @@ def test_without_a_group_nobody_is_asked_for_commits() -> None:
 )
 def test_auto_offset_reset_says_what_is_asked_for(reset: str, asked: int) -> None:
     """KIP-1106: by_duration is so long before now."""
-    world = World(FetchSettings(auto_offset_reset=parse_reset(reset), has_group=False), now_ms=5_000)
+    world = World(fetch_settings(parse_reset(reset), has_group=False), now_ms=5_000)
     world.reader.assign([world.partition(0, 2)])
     effect = only(list(world.effect()))
     assert isinstance(effect, AskOffsets) and list(effect.states.values()) == [asked]
 
 
 def test_a_time_after_the_last_record_begins_with_the_next_one() -> None:
-    world = World(FetchSettings(auto_offset_reset=parse_reset("by_duration:PT1S"), has_group=False))
+    world = World(fetch_settings(parse_reset("by_duration:PT1S"), has_group=False))
     world.reader.assign([world.partition(0, 9)])
     world.run()
     assert world.reader.state(partition(0)).position == 9
 
 
 def test_with_reset_none_a_missing_offset_is_raised_at_every_poll_until_a_seek() -> None:
-    world = World(FetchSettings(auto_offset_reset=NO_RESET))
+    world = World(fetch_settings(NO_RESET))
     world.reader.assign([world.partition(0, 5)])
     world.run()
     for _ in range(2):
@@ -143,7 +144,7 @@ def test_an_offset_that_is_gone_is_reset_or_raised() -> None:
     world.starts[0] = 6
     world.run()
     assert offsets(world.reader.take(1)) == [(0, 6)]
-    world = reading(FROM_START._replace(auto_offset_reset=NO_RESET))
+    world = reading(fetch_settings(NO_RESET))
     world.starts[0] = 6
     world.run()
     with pytest.raises(OffsetOutOfRangeError, match="t-0 has no offset 0"):
@@ -170,7 +171,7 @@ def test_one_fetch_at_a_time_goes_to_a_node_and_names_all_that_is_read_there() -
 
 
 def test_the_next_fetch_goes_out_while_records_wait_and_not_when_too_many_do() -> None:
-    world = reading(ALONE._replace(max_partition_fetch_bytes=len(batch_at(0, 3)) * 3), end=100)
+    world = reading(replace(ALONE, max_partition_fetch_bytes=len(batch_at(0, 3)) * 3), end=100)
     world.answer(world.effect()[0])
     fetch = only(list(world.effect()))
     assert isinstance(fetch, Fetch) and fetch.request.topics[0].partitions[0].fetch_offset == 6
@@ -229,7 +230,7 @@ def test_polls_serve_partitions_in_turn() -> None:
 
 def test_a_nearer_replica_is_read_for_a_while() -> None:
     """KIP-392: the leader names it, and an error there leads back to the leader."""
-    world = reading(ALONE._replace(client_rack="b", metadata_max_age_ms=1_000))
+    world = reading(replace(ALONE, client_rack="b", metadata_max_age_ms=1_000))
     fetch = world.effect()[0]
     assert isinstance(fetch, Fetch) and fetch.request.rack_id == "b"
     answer = FetchedPartition(partition=0, preferred_read_replica=5)

@@ -6,8 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from client.fetch_world import World, partition
-from coterie.client.consumer.fetch_requests import FetchSettings
+from client.fetch_world import World, fetch_settings, partition
 from coterie.client.consumer.subscription_state import EARLIEST, LATEST
 from coterie.protocol.records import Record
 
@@ -21,7 +20,7 @@ class LifeOfAReader(RuleBasedStateMachine):
 
     @initialize(size=st.integers(1, 5), group=st.booleans(), kept=st.integers(100, 2_000))
     def begin(self, size: int, group: bool, kept: int) -> None:
-        limits = FetchSettings(auto_offset_reset=EARLIEST, has_group=group, max_partition_fetch_bytes=kept)
+        limits = fetch_settings(EARLIEST, has_group=group, max_partition_fetch_bytes=kept)
         self.world = World(limits, size=size)
         for number in range(PARTITIONS):
             self.world.partition(number, 10 + number, leader=1 + number % NODES)
@@ -33,7 +32,7 @@ class LifeOfAReader(RuleBasedStateMachine):
     @property
     def first(self) -> dict[int, int]:
         """Where a new reader begins."""
-        is_group = self.world.settings.has_group
+        is_group = self.world.settings.group_id is not None
         return {number: self.world.committed[number] if is_group else 0 for number in range(PARTITIONS)}
 
     # --- what the user and the group do -------------------------------------------------------------------------------

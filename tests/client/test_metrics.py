@@ -9,9 +9,16 @@ import pytest
 import coterie
 from client.consumers import consumer_of, fill, on, read, until
 from client.peers import Run
-from coterie.client.consumer.consumer_metrics import CONSUMER_ROWS, PARTITION_ROWS, ConsumerMetrics
-from coterie.client.member import facts
-from coterie.client.metrics import ADMIN_ROWS, PRODUCER_ROWS, Metrics, Sensor, snapshot
+from coterie.client.metrics import (
+    ADMIN_ROWS,
+    CONSUMER_ROWS,
+    PARTITION_ROWS,
+    PRODUCER_ROWS,
+    ConsumerMetrics,
+    Metrics,
+    Sensor,
+    snapshot,
+)
 from coterie.errors import KafkaError
 from coterie.settings.client_settings import ClientSettings
 
@@ -74,10 +81,10 @@ def test_quick_polls_are_counted_with_the_next_full_one() -> None:
 
 def test_a_rebalance_lasts_from_its_beginning_to_the_assignment_however_often_it_was_tried() -> None:
     measured = ConsumerMetrics()
-    measured.record_fact(facts.RebalanceBegan(1_000, "g", ""))
-    measured.record_fact(facts.RebalanceBegan(1_200, "g", "rebalance failed due to UNKNOWN_MEMBER_ID"))
-    measured.record_fact(facts.AssignmentTaken(1_500, "g", 1, [], []))
-    measured.record_fact(facts.AssignmentTaken(1_600, "g", 1, [], []))
+    measured.rebalance_began(1_000)
+    measured.rebalance_began(1_200)
+    measured.rebalance_ended(1_500)
+    measured.rebalance_ended(1_600)
     said = snapshot(CONSUMER_ROWS, measured, 5_500)[COORDINATOR]
     assert said["rebalance-total"] == 1 and said["rebalance-latency-total"] == 500
     assert said["rebalance-latency-avg"] == said["rebalance-latency-max"] == 500

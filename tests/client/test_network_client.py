@@ -12,8 +12,8 @@ import pytest
 
 import coterie
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, until
-from coterie.client.network.background import background
 from coterie.client.network.network_client import NetworkClient
+from coterie.client.network.runtime import background
 from coterie.errors import ConnectionLostError, CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import find_coordinator, heartbeat, metadata
 from coterie.protocol.messages import Heartbeat

@@ -26,7 +26,7 @@ from coterie.client.network.sasl import Authenticator
 from coterie.errors import ErrorCode, KafkaError, SaslAuthenticationError
 from coterie.protocol.apis import heartbeat, sasl_authenticate, sasl_handshake
 from coterie.protocol.messages import Heartbeat
-from coterie.protocol.sasl.scram import ScramCredential, ScramServer, salted_password
+from coterie.protocol.sasl_mechanisms import ScramCredential, ScramServer, salted_password
 from coterie.settings.client_settings import ClientSettings
 
 pytestmark = pytest.mark.real_time

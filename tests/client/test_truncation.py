@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from client.consumers import QUICK
-from client.fetch_world import EPOCH, World, offsets, partition
+from client.fetch_world import EPOCH, World, fetch_settings, offsets, partition
 from client.peers import HANG_UP, Asked, Run, answer_to
 from client.peers import Peer as FakeBroker
 from coterie.client.consumer.async_consumer import AsyncConsumer
@@ -18,7 +18,6 @@ from coterie.client.consumer.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
     Fetch,
-    FetchSettings,
     LogTruncationError,
     OffsetOutOfRangeError,
     RefreshLeaders,
@@ -41,7 +40,7 @@ HERE = partition(0)
 
 def reading(reset: Reset = EARLIEST, *, end: int = 10, take: int = 10) -> World:
     """`t-0`, of which `take` records were taken in epoch 3."""
-    world = World(FetchSettings(auto_offset_reset=reset))
+    world = World(fetch_settings(reset))
     world.reader.assign([world.partition(0, end)])
     world.reader.seek(HERE, 0)
     world.run()
@@ -239,7 +238,7 @@ def test_markers_count_for_the_epoch_of_the_position() -> None:
 
 
 def committed(epoch: int, at: int = 10, end: int = 20) -> World:
-    world = World(FetchSettings(auto_offset_reset=EARLIEST))
+    world = World(fetch_settings(EARLIEST))
     world.reader.assign([world.partition(0, end)])
     (asked,) = world.effect()
     world.under_way.clear()
@@ -332,7 +331,7 @@ def test_a_topic_that_was_created_again_is_read_from_where_the_policy_says() -> 
 
 
 def test_a_position_that_was_looked_up_has_no_epoch_to_validate() -> None:
-    world = World(FetchSettings(auto_offset_reset=EARLIEST, has_group=False))
+    world = World(fetch_settings(EARLIEST, has_group=False))
     world.reader.assign([world.partition(0, 3)])
     (asked,) = world.effect()
     assert isinstance(asked, AskOffsets)
@@ -423,7 +422,7 @@ steps = st.one_of(
 @given(story=st.lists(steps, max_size=60), size=st.integers(1, 4))
 def test_every_record_that_is_in_the_log_at_last_was_handed_over(story: list[tuple[str, int]], size: int) -> None:
     """Whatever was truncated: of each offset, the version that remained was seen, and seen last."""
-    world = World(FetchSettings(auto_offset_reset=EARLIEST), size=size)
+    world = World(fetch_settings(EARLIEST), size=size)
     world.reader.assign([world.partition(0, 5)])
     seen: dict[int, int] = {}
 

@@ -10,6 +10,8 @@ Every change is a rebalance that takes `took_ms`; partitions are dealt out in tu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coterie import facts
 from coterie.diagnosis import Evidence, Grade, GroupHistory
 from coterie.diagnosis.from_facts import HistoryBuilder
@@ -18,6 +20,14 @@ from coterie.facts import Cause, Fact
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 
 GROUP = "g"
+
+
+def histories_of(told: Iterable[Fact], grade: Grade) -> dict[str, GroupHistory]:
+    """Return the histories of all groups in facts."""
+    builder = HistoryBuilder(grade)
+    for fact in told:
+        builder.add(fact, "broker")
+    return builder.histories()
 
 
 class Life:

@@ -7,8 +7,7 @@ from datetime import UTC, timedelta, timezone
 import pytest
 
 from coterie.diagnosis import Departure, ExplainedRebalance, GroupHistory, Happening
-from coterie.diagnosis.broker_log import MAX_LINE, BrokerLog
-from coterie.diagnosis.log_reasons import cause_of, members_in
+from coterie.diagnosis.broker_log import MAX_LINE, BrokerLog, cause_of, members_in
 from coterie.facts import Cause
 from coterie.ledger.derived import DerivedCause
 from diagnosis.test_merge import recorded_log

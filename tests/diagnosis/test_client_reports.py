@@ -6,11 +6,10 @@ from typing import Any
 
 from coterie.cli.why import why
 from coterie.diagnosis import Grade
-from coterie.diagnosis.from_facts import histories_of
 from coterie.diagnosis.merge import merge
 from coterie.diagnosis.model import Happening
 from coterie.facts import ClientReported
-from diagnosis.script import GROUP, Life
+from diagnosis.script import GROUP, Life, histories_of
 
 
 def report(at: int, member_id: str, client_id: str = "a", **numbers: Any) -> ClientReported:
@@ -87,5 +86,5 @@ def test_two_sources_with_different_reports_do_not_disagree() -> None:
 
 
 def test_a_group_of_which_only_a_report_is_known_has_no_rebalances() -> None:
-    history = histories_of([(report(5, "m", rebalances=3), "x")], Grade.OBSERVED)[GROUP]
+    history = histories_of([report(5, "m", rebalances=3)], Grade.OBSERVED)[GROUP]
     assert not history.rebalances and not history.members

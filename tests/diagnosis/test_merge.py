@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from coterie.diagnosis import Bound, Claim, Evidence, ExplainedRebalance, Grade, GroupHistory, Statement, merged, said
 from coterie.diagnosis.broker_log import read_logs
-from coterie.diagnosis.causes import causes_agree
 from coterie.diagnosis.evidence import STRENGTH, near
 from coterie.diagnosis.merge import merge, merge_all
+from coterie.diagnosis.model import causes_agree
 from coterie.diagnosis.records import OffsetsTopic
 from coterie.facts import AssignmentStored, Cause
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode, MalformedError
+from coterie.protocol.buffer import COMPACT
 from coterie.protocol.commit_rows import (
     CommitRows,
     FetchedRows,
@@ -19,7 +20,6 @@ from coterie.protocol.commit_rows import (
     read_usual_commit,
     read_usual_commit_plainly,
 )
-from coterie.protocol.encoding import COMPACT
 from coterie.protocol.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import joined

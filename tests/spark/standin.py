@@ -12,7 +12,7 @@ from threading import Thread
 from time import monotonic  # noqa: TID251  a busy machine joins by the wall clock
 from typing import Any
 
-from coterie.client.network.background import background
+from coterie.client.network.runtime import background
 from coterie.spark.options import SourceOptions, Use
 from coterie.spark.queries import GroupQuery
 from coterie.spark.source import StreamReader

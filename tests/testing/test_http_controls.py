@@ -28,10 +28,11 @@ from coterie.settings.broker_settings import BrokerSettings
 from coterie.testing import BrokerClock, Fault, FaultBuilder, Faults, Group, Topic
 from coterie.testing.controlled_server import ControlledServer
 from coterie.testing.http_controls import ControlServer, ServedBroker, TestControls
-from coterie.testing.http_controls.http_server import MOST_BYTES, is_loopback
+from coterie.testing.http_controls.http_server import MOST_BYTES
 from coterie.testing.http_controls.openapi import description
 from coterie.testing.http_controls.operations import OPERATIONS, _function
 from coterie.testing.kafka_broker import TEST_SETTINGS
+from coterie.web.web_server import is_loopback
 from testing.consumers import ours
 
 SETTINGS = {**TEST_SETTINGS, "listeners": "PLAINTEXT://127.0.0.1:0"}

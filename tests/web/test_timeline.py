@@ -10,7 +10,6 @@ from collections.abc import Iterable
 import pytest
 
 from coterie.diagnosis import Grade
-from coterie.diagnosis.from_facts import histories_of
 from coterie.facts import (
     CONSUMER,
     Cause,
@@ -24,6 +23,7 @@ from coterie.facts import (
 )
 from coterie.ledger import intervals_of
 from coterie.web.timeline import ABSENT, BLOCK, FIRST_OWNER, UNASSIGNED, Timeline
+from diagnosis.script import histories_of
 from web.page_groups import bad_group, small_group
 from web.test_report import story
 
@@ -64,7 +64,7 @@ def test_columns_say_who_owned_what_as_the_intervals_do(name: str, way: str) -> 
     if way == "facts":
         made = timeline(facts)
     else:
-        (history,) = histories_of([(fact, "broker") for fact in facts], Grade.OBSERVED).values()
+        (history,) = histories_of(facts, Grade.OBSERVED).values()
         made = Timeline.of_history(history)
     intervals = intervals_of(facts)
     times = sorted({one.began_ms for one in intervals} | {one.ended_ms or 0 for one in intervals} - {0})

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from coterie.diagnosis import Grade, GroupSample, PartitionLag
-from coterie.diagnosis.from_facts import histories_of
 from coterie.web.groups import WatchedGroups, from_facts
 from coterie.web.lag import MOST_ENDS, MOST_POINTS, EndOffsets, LagSeries
+from diagnosis.script import histories_of
 from web.page_groups import bad_group, small_group
 
 
@@ -62,7 +62,7 @@ def test_a_story_has_evidence_and_says_what_is_unknown() -> None:
 def test_histories_of_a_watched_cluster_show_the_same() -> None:
     facts = list(bad_group())
     watched = WatchedGroups()
-    histories = histories_of([(fact, "broker") for fact in facts], Grade.OBSERVED)
+    histories = histories_of(facts, Grade.OBSERVED)
     watched.offer(histories)
     assert watched.take() == {"payments"} and watched.take() == set()
     told, seen = from_facts(facts, Grade.OBSERVED, "broker").detail("payments"), watched.detail("payments")

@@ -18,9 +18,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from coterie.assignors.java_order import hash_order
 from coterie.assignors.model import Owned, RackSet
 from coterie.assignors.owned_partitions import PreviousAssignment
+from coterie.protocol.java_hash import hash_order
 
 
 def assign_equal(ids: Sequence[str], topics: Sequence[str], previous: PreviousAssignment) -> list[Owned]:

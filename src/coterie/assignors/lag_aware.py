@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
 
-from coterie.assignors.java_order import by_id
-from coterie.assignors.model import Assignment, Assignor, Member, Topic
+from coterie.assignors.model import Assignment, Assignor, Member, Topic, by_id
 
 SLACK = 0.1
 """The share by which a member's lag may exceed the average while it keeps all its partitions."""

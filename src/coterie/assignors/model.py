@@ -1,4 +1,5 @@
-"""The base class of assignors, and the types of its arguments and results.
+"""The base class of assignors, the types of its arguments and results, racks, and the orders of members
+and topics.
 
 Partitions are never objects of their own: a member's share of a topic is a sequence of ids (a list, an `array` or a
 `range`), so that a million partitions cost a few thousand Python objects.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from coterie.protocol.subscription import Subscription
 
@@ -125,3 +127,27 @@ def racks_differ(member_racks: Iterable[str | None], partition_racks: Iterable[S
 def _seen(partition_racks: Iterable[Sequence[RackSet]]) -> tuple[set[RackSet], RackSet]:
     distinct = {racks for racks_of_topic in partition_racks for racks in racks_of_topic}
     return distinct, frozenset().union(*distinct)
+
+
+# --- Kafka's orders of members and topics -----------------------------------------------------------------------------
+
+
+def java_sorted(texts: Iterable[str]) -> list[str]:
+    """Sort as `String.compareTo`: by UTF-16 units, which is not Python's order beyond the basic plane."""
+    return sorted(texts, key=_utf16)
+
+
+def by_id(members: Sequence[Member]) -> list[Member]:
+    """Return members as the sticky assignors order them: by member id, static or not."""
+    if all(member.id.isascii() for member in members):
+        return sorted(members, key=attrgetter("id"))
+    return sorted(members, key=lambda member: _utf16(member.id))
+
+
+def by_instance_then_id(members: Sequence[Member]) -> list[Member]:
+    """Return members as range and roundrobin order them: static ones by instance id, then the others by member id."""
+    return sorted(members, key=lambda m: (m.instance_id is None, _utf16(m.instance_id or ""), _utf16(m.id)))
+
+
+def _utf16(text: str) -> bytes:
+    return text.encode("utf-16-be", "surrogatepass")

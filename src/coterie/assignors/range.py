@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coterie.assignors.java_order import by_instance_then_id, java_sorted
-from coterie.assignors.model import Assignment, Assignor, Member, RackSet, Topic, racks_matter, topic_racks
+from coterie.assignors.model import (
+    Assignment,
+    Assignor,
+    Member,
+    RackSet,
+    Topic,
+    by_instance_then_id,
+    java_sorted,
+    racks_matter,
+    topic_racks,
+)
 
 
 class Range(Assignor):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coterie.assignors.java_order import by_instance_then_id, java_sorted
-from coterie.assignors.model import Assignment, Assignor, Member, Topic
+from coterie.assignors.model import Assignment, Assignor, Member, Topic, by_instance_then_id, java_sorted
 
 
 class RoundRobin(Assignor):

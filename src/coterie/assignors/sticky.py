@@ -19,8 +19,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from struct import Struct, error
 
 from coterie.assignors.equal_subscriptions import assign_equal, assign_equal_with_racks
-from coterie.assignors.java_order import by_id, java_sorted
-from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic, racks_differ, racks_matter, topic_racks
+from coterie.assignors.model import (
+    Assignment,
+    Assignor,
+    Member,
+    Owned,
+    Topic,
+    by_id,
+    java_sorted,
+    racks_differ,
+    racks_matter,
+    topic_racks,
+)
 from coterie.assignors.owned_partitions import PreviousAssignment, StickyMemberData, settle
 from coterie.assignors.unequal_subscriptions import assign_unequal
 from coterie.protocol.messages import NO_GENERATION

@@ -22,22 +22,6 @@ if TYPE_CHECKING:
     from coterie.client.admin import Admin
     from coterie.settings.client_settings import AdminSettings
 
-__all__ = [
-    "BOOTSTRAP",
-    "HOST",
-    "PORT",
-    "AdminCommand",
-    "Bootstrap",
-    "CommandError",
-    "Config",
-    "Output",
-    "OutputChoice",
-    "Sets",
-    "properties_of",
-    "use_profile",
-    "uses_admin",
-]
-
 AdminCommand = Callable[["Admin"], "Rows"]
 """A command's work with an admin client."""
 HOST, PORT = "127.0.0.1", "9092"

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from coterie.cli.web import BrokerPage
     from coterie.web.serving import WebOptions
 
-__all__ = ["serve"]
-
 Address = tuple[str, int]
 DATA = "coterie-data"
 _FLUSHES = {

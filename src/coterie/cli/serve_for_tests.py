@@ -24,8 +24,6 @@ from coterie.testing.kafka_broker import TEST_SETTINGS
 if TYPE_CHECKING:
     from coterie.cli.serve_log import FactLog
 
-__all__ = ["ADDRESS", "DEFAULTS", "TOKEN", "serve_for_tests"]
-
 ADDRESS = "127.0.0.1:9099"
 """The default address of the controls."""
 TOKEN = "COTERIE_CONTROLS_TOKEN"  # noqa: S105  the name of a variable

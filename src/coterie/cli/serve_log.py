@@ -25,8 +25,6 @@ from coterie.protocol.subscription import read_assignment, read_subscription
 from coterie.storage import DataDirectory
 from coterie.structs import field_names
 
-__all__ = ["FactLog", "Level", "level_of"]
-
 Level = Literal["debug", "info", "warn", "error"]
 MAX_TEXT = 300
 MAX_ENTRIES = 3
@@ -62,10 +60,6 @@ _LEVELS: Mapping[type[Fact], Level] = {
 
 _NAMES = {"metadata": "owns"}
 """Fields that a line names after what it shows of them."""
-
-
-def level_of(fact: Fact) -> Level:
-    return _LEVELS.get(type(fact), "info")
 
 
 class FactLog:

@@ -26,8 +26,6 @@ from coterie.web.broker_samples import BrokerSampler
 from coterie.web.groups import WatchedGroups
 from coterie.web.serving import WebOptions, WebService
 
-__all__ = ["BrokerPage", "web"]
-
 POLL_S = 0.3
 SAMPLE_EVERY_S = 2.0
 

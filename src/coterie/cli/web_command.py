@@ -13,19 +13,6 @@ from coterie.cli.options import Bootstrap, CommandError, Config, Sets
 if TYPE_CHECKING:
     from coterie.web.serving import WebOptions
 
-__all__ = [
-    "MetricsCompat",
-    "ServeMetricsCompat",
-    "ServeTraces",
-    "ServeWebAddress",
-    "ServeWebhook",
-    "Traces",
-    "WebAddress",
-    "Webhook",
-    "web_command",
-    "web_options",
-]
-
 
 class CompatChoice(StrEnum):
     kafka_exporter = "kafka_exporter"

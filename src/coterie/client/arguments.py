@@ -17,26 +17,6 @@ from coterie.protocol.records import MAX_OFFSET
 from coterie.settings.client_settings import check_mapping
 from coterie.settings.consumer_settings import ConsumerSettings
 
-__all__ = [
-    "ByPartition",
-    "Offsets",
-    "PartitionLike",
-    "Topics",
-    "all_of",
-    "by_partition",
-    "consumer_settings_of",
-    "limit_of",
-    "name_of",
-    "names_of",
-    "offsets_of",
-    "partition_of",
-    "partitions_of",
-    "seconds_of",
-    "subscription_of",
-    "time_of",
-    "topic_of",
-]
-
 PartitionLike = TopicPartition | tuple[str, int]
 Offsets = (
     Mapping[TopicPartition, int]

@@ -10,28 +10,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from logging import INFO, WARNING
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from coterie.client.types import TopicPartition
 from coterie.settings.client_settings import ClientSettings
 from coterie.structs import DataStruct
-
-__all__ = [
-    "LINES",
-    "ClientAuthenticationFailed",
-    "ClosedWithRecords",
-    "DeliveryFailed",
-    "EventLog",
-    "Line",
-    "NodeDisconnected",
-    "NodeReached",
-    "NodeUnreachable",
-    "ProduceResumed",
-    "ProduceRetried",
-    "ProducerIdObtained",
-    "TransactionFailed",
-    "listed",
-]
 
 PARTITIONS_SHOWN = 20
 
@@ -190,16 +173,24 @@ for _kind in _NUMBERS:
 class EventLog:
     """The log of one client. Its lines begin with `[client.id]`; without a client.id, it is given a number."""
 
-    __slots__ = ("_logger", "name")
-    lines: ClassVar[Mapping[type, Line]] = LINES
+    __slots__ = ("_lines", "_logger", "name")
 
-    def __init__(self, kind: str, settings: ClientSettings, logger: str = "") -> None:
+    def __init__(
+        self, kind: str, settings: ClientSettings, logger: str = "", lines: Mapping[type, Line] = LINES
+    ) -> None:
         """`kind`: consumer, producer or admin."""
         self.name = settings.client_id or f"{kind}-{next(_NUMBERS[kind])}"
         self._logger = logging.getLogger(logger or f"coterie.{kind}")
+        self._lines = lines
+
+    def name_group(self, group_id: str, instance_id: str | None) -> None:
+        """Let the lines begin with `[group/client.id]`."""
+        self.name = f"{group_id}/{self.name}"
+        if instance_id is not None:
+            self.name += f" (instance {instance_id})"
 
     def write(self, event: object) -> None:
-        level, template, values, _ = self.lines[type(event)]
+        level, template, values, _ = self._lines[type(event)]
         if not isinstance(level, int):
             level = level(event)
         if self._logger.isEnabledFor(level):

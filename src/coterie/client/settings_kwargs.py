@@ -11,8 +11,6 @@ from typing import TypedDict
 from coterie.assignors import Assignor
 from coterie.settings.config_def import Password
 
-__all__ = ["AdminKwargs", "ClientKwargs", "ConsumerKwargs", "ProducerKwargs"]
-
 
 class ClientKwargs(TypedDict, total=False):
     """The settings that all clients have."""

@@ -22,6 +22,8 @@ _EAGER = frozenset({"range", "roundrobin", "sticky"})
 """Assignors with which every member gives up all partitions in each rebalance."""
 MAX_PARTITIONS = 100_000
 """Above it, what had to move is not computed."""
+_NEAR_MS = 600_000
+"""Samples within this time of a rebalance show the rate at which records are produced."""
 
 
 def cost_of(
@@ -198,9 +200,9 @@ def _records_delayed(history: GroupHistory, one: ExplainedRebalance, unassigned_
     return None if rate is None else round(unassigned_ms / 1_000 * rate)
 
 
-def produce_rate(history: GroupHistory, at_ms: int, within_ms: int = 600_000) -> float | None:
+def produce_rate(history: GroupHistory, at_ms: int) -> float | None:
     """Return the records per second of an average partition around a time; None if no two samples show it."""
-    near = [one for one in history.samples if abs(one.at_ms - at_ms) <= within_ms]
+    near = [one for one in history.samples if abs(one.at_ms - at_ms) <= _NEAR_MS]
     if len(near) < 2 or near[-1].at_ms <= near[0].at_ms:
         return None
     first = {(one.topic, one.partition): one.end for one in near[0].partitions if one.end is not None}

@@ -7,7 +7,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -177,16 +177,6 @@ class HistoryBuilder:
         surplus = len(self._intervals.all) - intervals
         if surplus > 0:  # those that have not ended stay: they will
             self._intervals.all[:surplus] = [one for one in self._intervals.all[:surplus] if one.ended_ms is None]
-
-
-def histories_of(
-    sourced: Iterable[tuple[Fact, str]], grade: Grade, keep: int = KEEP_REBALANCES
-) -> dict[str, GroupHistory]:
-    """Return the histories of all groups in facts; each fact comes with its source."""
-    builder = HistoryBuilder(grade, keep)
-    for fact, source in sourced:
-        builder.add(fact, source)
-    return builder.histories()
 
 
 # --- a rebalance of the ledger, with evidence -------------------------------------------------------------------------

@@ -12,10 +12,35 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from coterie.diagnosis.causes import causes_agree
 from coterie.diagnosis.evidence import Bound, Claim, Evidence, Grade, Statement, near, unknown
-from coterie.facts import CLASSIC, CONSUMER
+from coterie.facts import CLASSIC, CONSUMER, Cause
 from coterie.ledger import Interval, Move
+from coterie.ledger.derived import DerivedCause
+
+_GONE = frozenset(
+    {
+        Cause.MEMBER_LEFT,
+        Cause.SESSION_EXPIRED,
+        Cause.SYNC_TIMEOUT,
+        Cause.REVOCATION_TIMEOUT,
+        DerivedCause.MEMBER_GONE,
+    }
+)
+"""The causes that a source which compares lists of members sees as "member disappeared"."""
+
+_CHANGED = frozenset({Cause.SUBSCRIPTION_CHANGED, Cause.PROTOCOLS_CHANGED, Cause.REGEX_RESOLVED})
+"""Causes that the two protocols, and versions of the broker, name differently."""
+
+
+def causes_agree(strong: Claim[str], weak: Claim[str]) -> bool:
+    """Return whether two sources can mean the same rebalance; a weak source sees less of it than a strong one."""
+    one, other = strong.value, weak.value
+    if one == other or DerivedCause.UNKNOWN in (one, other):
+        return True
+    if DerivedCause.MEMBER_GONE in (one, other):
+        return one in _GONE and other in _GONE
+    return one in _CHANGED and other in _CHANGED
+
 
 CLOCK_SLACK_MS = 2_000
 """The most that the times of two sources may differ: lines and records are written a moment after the event."""
@@ -292,7 +317,6 @@ class Happening(StrEnum):
     """A member cannot join as long as another one has its instance id (KIP-848), which may be alive or not."""
     GROUP_EMPTIED = "group emptied"
     GROUP_DELETED = "group deleted"
-    GROUP_FULL = "group full"
     CLIENT_REPORTED = "client reported rebalances"
     """A client said in its metrics that it has rebalanced (KIP-714)."""
 

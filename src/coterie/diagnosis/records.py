@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from coterie.diagnosis.evidence import Evidence, Grade
-from coterie.diagnosis.from_facts import KEEP_REBALANCES, HistoryBuilder
+from coterie.diagnosis.from_facts import HistoryBuilder
 from coterie.diagnosis.model import GroupHistory
 from coterie.errors import MalformedError
 from coterie.facts import CONSUMER
@@ -80,10 +80,10 @@ def group_of(key: bytes | None) -> str | None:
 class OffsetsTopic:
     """Histories of all groups in the records of `__consumer_offsets`."""
 
-    def __init__(self, names: Mapping[UUID, str] | None = None, keep: int = KEEP_REBALANCES) -> None:
+    def __init__(self, names: Mapping[UUID, str] | None = None) -> None:
         self._names = names
         self._derived: dict[int, DerivedFacts] = {}
-        self._builder = HistoryBuilder(Grade.DERIVED, keep)
+        self._builder = HistoryBuilder(Grade.DERIVED)
         self.malformed = 0
         """How many records could not be read."""
 

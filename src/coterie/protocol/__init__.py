@@ -2,10 +2,9 @@
 
 The package knows nothing of groups or brokers. Read `buffer.py` first, then the format you need: `offsets_topic.py`
 (the records of `__consumer_offsets`), `subscription.py` (the consumer protocol between members), `frames.py` (requests
-and answers on a stream; `encoding.py` is the fast sibling of `buffer.py` for them), `batch.py` (headers of record
-batches), `records.py` (their records; `_fast_records.pyx` is its compiled part, `_pure_records.py` the same in Python),
-`compression.py`, `fetched.py` (the batches of a fetch), `arrow.py` (records as columns, and back). `apis/` has one file
-per API, `codec/` generates their readers and writers.
+and answers on a stream), `batch.py` (headers of record batches), `records.py` (their records; `_fast_records.pyx` is
+its compiled part, `_pure_records.py` the same in Python), `compression.py`, `fetched.py` (the batches of a fetch),
+`arrow.py` (records as columns, and back). `apis/` has one file per API, `codec/` generates their readers and writers.
 """
 
 from __future__ import annotations

@@ -18,22 +18,6 @@ from types import MappingProxyType, ModuleType
 from coterie.protocol.codec.fields import Int32
 from coterie.structs import DataStruct, field
 
-__all__ = [
-    "APIS",
-    "FIRST_FLEXIBLE",
-    "NOT_ASKED",
-    "READ_COMMITTED",
-    "READ_UNCOMMITTED",
-    "Api",
-    "ConfigSource",
-    "Leader",
-    "NodeEndpoint",
-    "ResourceType",
-    "api",
-    "by_key",
-]
-
-
 NEVER = 1 << 15
 """Higher than any version."""
 

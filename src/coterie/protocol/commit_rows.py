@@ -17,7 +17,7 @@ from uuid import UUID
 
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol._pure_records import MOST_ROWS
-from coterie.protocol.encoding import COMPACT, LONG_STRING
+from coterie.protocol.buffer import COMPACT, LONG_STRING
 from coterie.protocol.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
 from coterie.protocol.offsets_topic import write_key, write_offset_value
 from coterie.protocol.records import IS_COMPILED, OffsetPairs

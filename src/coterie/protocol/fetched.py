@@ -58,13 +58,12 @@ class FetchedBatches:
         until_offset: int = MAX_OFFSET,
         aborted: Iterable[tuple[int, int]] | None = None,
         check_crcs: bool = True,
-        limit: int = MAX_DECOMPRESSED,
         scratch: Scratch | None = None,
     ) -> None:
         """`aborted` is (first offset, producer id) of each aborted transaction in the fetch's answer; None shows all.
 
-        Records from `next_offset` on and before `until_offset` are shown. A batch may decompress to `limit` bytes,
-        in `scratch` if the caller has one for many fetches.
+        Records from `next_offset` on and before `until_offset` are shown. Batches are decompressed in `scratch`, if
+        the caller has one for many fetches.
         """
         self.topic = topic
         self.partition = partition
@@ -80,8 +79,7 @@ class FetchedBatches:
         self._aborted = None if aborted is None else sorted(aborted, reverse=True)
         self._aborting: set[int] = set()
         self._check_crcs = check_crcs
-        self._limit = limit
-        self._scratch = scratch or Scratch()
+        self._scratch = scratch
 
     def next_batch(self) -> tuple[BatchHeader, Buffer] | None:
         """The next batch with records to show and its records, decompressed; None when there is none.
@@ -106,7 +104,8 @@ class FetchedBatches:
             if self._is_to_be_shown(header) and base_offset + last_delta >= self.next_offset:
                 body = data[at + HEADER_SIZE : at + header.size]
                 if header.is_compressed:
-                    return header, decompress(header.compression, body, self._limit, self._scratch)
+                    self._scratch = self._scratch or Scratch()
+                    return header, decompress(header.compression, body, MAX_DECOMPRESSED, self._scratch)
                 return header, body
             self.passed(header)
         if len(data) > 0 and self._at == 0:

@@ -13,7 +13,7 @@ from struct import Struct
 from struct import error as struct_error
 
 from coterie.errors import MalformedError
-from coterie.protocol.encoding import read_tags
+from coterie.protocol.buffer import read_tags
 
 _SIZE = Struct(">i")
 _SIZE_CORRELATION = Struct(">ii")

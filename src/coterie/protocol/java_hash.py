@@ -6,12 +6,16 @@ Kafka finds the partition of a group by the first (rule C1), and the leader, tie
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import mul
+from struct import iter_unpack
 
 # 31^0, 31^1, ... modulo 2^32: the weight of the last character, the one before it, ...
 _POWERS = [pow(31, i, 1 << 32) for i in range(1024)]
 
 MIN_CAPACITY = 16
+_LONGEST = 1024
+"""The longest id that is hashed with others: this many characters times 2^7 times 2^32 fit into 64 bits."""
 
 
 def java_hash(text: str) -> int:
@@ -43,3 +47,34 @@ def map_order(keys: list[str]) -> list[str]:
     """`keys`, given in order of insertion, as a fresh `HashMap` of them would iterate."""
     mask = capacity_for(len(keys)) - 1
     return sorted(keys, key=lambda key: spread(key) & mask)
+
+
+def hash_order(ids: Sequence[str]) -> list[int]:
+    """Return positions of `ids` in the order in which Java's `HashMap` of them iterates.
+
+    Inside a bucket Java keeps the order of insertion; here it is the order of `ids`, which callers sort first, so that
+    an assignment never depends on the order of the input.
+    """
+    mask = capacity_for(len(ids)) - 1
+    buckets = [spread & mask for spread in spreads(ids)]
+    return sorted(range(len(ids)), key=buckets.__getitem__)
+
+
+def spreads(ids: Sequence[str]) -> list[int]:
+    """Return `spread` of each id. Thousands of ids are hashed at once, as one number with 64 bits for each.
+
+    The hash is a sum of characters times powers of 31, so the first characters of all ids, as one number, are
+    multiplied by their power, then the second ones, and so on. NULs in front make all ids equally long and add nothing.
+    """
+    longest = max(map(len, ids), default=0)
+    if longest > _LONGEST or not all(map(str.isascii, ids)):
+        return [spread(text) for text in ids]
+    characters = b"".join([text.encode().rjust(longest, b"\0") for text in ids])
+    total, power = 0, 1
+    for column in range(longest - 1, -1, -1):
+        lanes = bytearray(8 * len(ids))
+        lanes[::8] = characters[column::longest]
+        total += int.from_bytes(lanes, "little") * power
+        power = power * 31 & 0xFFFFFFFF
+    hashes = [lane & 0xFFFFFFFF for (lane,) in iter_unpack("<Q", total.to_bytes(8 * len(ids), "little"))]
+    return [value ^ value >> 16 for value in hashes]

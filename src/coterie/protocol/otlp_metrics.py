@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from coterie.errors import MalformedError
 from coterie.protocol.buffer import Buffer
 
-__all__ = ["MOST_FIELDS", "NumberPoint", "Temporality", "read_metrics"]
-
 MOST_FIELDS: Final = 50_000
 """Fields that are looked at in one message. A Java client with all metrics sends about a tenth of that."""
 MOST_LABELS: Final = 100
@@ -61,8 +59,8 @@ _Field = tuple[int, int, int | memoryview]
 
 
 class _Reader:
-    def __init__(self, most_fields: int) -> None:
-        self._left = most_fields
+    def __init__(self) -> None:
+        self._left = MOST_FIELDS
 
     def fields(self, data: memoryview) -> Iterator[_Field]:
         """Yield the fields of a message."""
@@ -111,9 +109,9 @@ class _Reader:
         return found
 
 
-def read_metrics(data: Buffer, is_wanted: Callable[[str], bool], most_fields: int = MOST_FIELDS) -> list[NumberPoint]:
+def read_metrics(data: Buffer, is_wanted: Callable[[str], bool]) -> list[NumberPoint]:
     """Return the numbers of the wanted metrics. Raises `MalformedError`."""
-    reader = _Reader(most_fields)
+    reader = _Reader()
     found: list[NumberPoint] = []
     for resource_metrics in reader.messages(memoryview(data), _RESOURCE_METRICS):
         resource: dict[str, str] = {}

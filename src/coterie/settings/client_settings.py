@@ -10,11 +10,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Self
 
+from coterie.errors import MalformedError
 from coterie.settings.config_def import (
     Flag,
     Given,
@@ -31,9 +35,8 @@ from coterie.settings.config_def import (
     text_of,
     with_default,
 )
-from coterie.settings.config_providers import resolve_references
 from coterie.settings.security_settings import UNSUPPORTED_SECURITY, SecuritySettings, protocol_problem
-from coterie.settings.sources import from_properties, from_sets
+from coterie.settings.sources import from_properties, from_sets, parse_properties
 
 CLIENT = "Every client"
 
@@ -262,7 +265,7 @@ class ClientSettings(SecuritySettings):
     def _resolved(
         cls, given: Sequence[Given], problems: list[str], defaults: Mapping[str, object] = MappingProxyType({})
     ) -> Self:
-        return cls.settled(resolve_references(given, problems), problems, defaults)
+        return cls.settled(_resolve_references(given, problems), problems, defaults)
 
     def contradictions(self) -> list[str]:
         problems = SecuritySettings.contradictions(self)
@@ -305,3 +308,57 @@ class AdminSettings(ClientSettings):
                 ": a call could end before its first answer may. Raise the one or lower the other"
             )
         return problems
+
+
+# --- config providers (KIP-297, KIP-887) ------------------------------------------------------------------------------
+# A value may have references, so that a secret need not stand in a file or an option: `${env:NAME}`, `${file:PATH:KEY}`
+# (a value of a properties file, as in Java) and `${file:PATH}` (all that a file has, as a mounted secret of
+# Kubernetes). What a reference gives is not looked at again.
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+
+
+def _resolve_references(given: Sequence[Given], problems: list[str]) -> list[Given]:
+    """Put what references mean in their place. One that cannot be followed is a problem, and is left out."""
+    resolved = []
+    for each in given:
+        if "${" in each.text:
+            try:
+                resolved.append(each._replace(text=_REFERENCE.sub(_meaning, each.text)))
+            except ValueError as error:
+                problems.append(f"{each.name} ({each.where}): {error}")
+        else:
+            resolved.append(each)
+    return resolved
+
+
+def _meaning(match: re.Match[str]) -> str:
+    return _PROVIDERS[match[1]](match[2])
+
+
+def _from_environ(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise ValueError(f"${{env:{name}}} names a variable that the environment of this process does not have")
+    return value
+
+
+def _from_file(reference: str) -> str:
+    path, colon, key = reference.rpartition(":") if ":" in reference else (reference, "", "")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ValueError(f"${{file:{reference}}} cannot be read: {why}") from None
+    if not colon:
+        return text.rstrip("\r\n")
+    try:
+        values = {entry.key: entry.value for entry in parse_properties(text)}
+    except MalformedError as error:
+        raise ValueError(f"${{file:{reference}}} cannot be read: {error}") from None
+    if key not in values:
+        raise ValueError(f"${{file:{reference}}} names a key that the properties file does not have")
+    return values[key]
+
+
+_PROVIDERS: Mapping[str, Callable[[str], str]] = {"env": _from_environ, "file": _from_file}

@@ -22,33 +22,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from coterie.errors import CoterieError
 from coterie.structs import replace
 
-__all__ = [
-    "OF_LISTENER",
-    "Flag",
-    "Given",
-    "Ignored",
-    "Kind",
-    "Number",
-    "Password",
-    "PythonObject",
-    "Ratio",
-    "Secret",
-    "Setting",
-    "Settings",
-    "SettingsError",
-    "Unsupported",
-    "Word",
-    "Words",
-    "dotted",
-    "ignored",
-    "int32",
-    "int64",
-    "refused",
-    "setting",
-    "text_of",
-    "with_default",
-]
-
 
 class SettingsError(CoterieError, ValueError):
     """Settings that are not valid: a line for each, with what was given, where, and what is allowed."""

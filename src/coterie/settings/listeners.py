@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from coterie.settings.config_def import SettingsError
 
-__all__ = ["PROTOCOLS", "Endpoint", "advertised_endpoints", "client_endpoints", "listener_names"]
-
 _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>\[[0-9A-Fa-f:.%]*\]|[^\[\]:/]*):(?P<port>[0-9]{1,5})", re.ASCII
 )

@@ -26,14 +26,6 @@ from coterie.settings.config_def import (
 )
 from coterie.settings.sasl_credentials import MECHANISMS, MSK_IAM, Login, SaslCredentials, are
 
-__all__ = [
-    "PROTOCOLS",
-    "SECURITY",
-    "UNSUPPORTED_SECURITY",
-    "SecuritySettings",
-    "protocol_problem",
-]
-
 SECURITY = "Every client: security"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOGIN_HANDLER = re.compile(

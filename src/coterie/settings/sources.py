@@ -13,8 +13,6 @@ from typing import NamedTuple
 from coterie.errors import MalformedError
 from coterie.settings.config_def import Given
 
-__all__ = ["Entry", "from_environ", "from_properties", "from_sets", "parse_properties"]
-
 _BLANKS = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")

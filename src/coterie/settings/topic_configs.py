@@ -12,8 +12,6 @@ from typing import Any
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.config_def import Flag, Setting, Words, int32, int64
 
-__all__ = ["LONGEST", "TOPIC_CONFIGS", "TopicConfig", "effective"]
-
 LONGEST = 10_000
 """The longest text of a list. Old versions of DescribeConfigs count the bytes of a string in 16 bits."""
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie.client.network.background import background
 from coterie.client.network.network_client import NetworkClient
-from coterie.client.network.runtime import clock_ms
+from coterie.client.network.runtime import background, clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, STALE_METADATA, ErrorCode, KafkaError, MalformedError
 from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED

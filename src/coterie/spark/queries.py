@@ -12,8 +12,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from coterie.client.network.background_tasks import within
-from coterie.client.network.runtime import clock_ms
+from coterie.client.network.runtime import clock_ms, within
 from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError, RequestTimedOutError
 from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable, within_log

@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from coterie.client.network.background import Background, background
+from coterie.client.network.runtime import Background, background
 from coterie.settings import SettingsError
 from coterie.spark.batch_plan import BatchPlan, OffsetRange, Span, offset_ranges
 from coterie.spark.options import SinkOptions, SourceOptions, Use

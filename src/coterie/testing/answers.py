@@ -15,8 +15,6 @@ from coterie.protocol.codec.fields import MessageField, members, number_format, 
 from coterie.structs import REQUIRED, default_of, field_names, is_data
 from coterie.testing.requests import codec_of, message_of
 
-__all__ = ["ANSWERED_FIRST", "error_answer", "has_throttle_time", "with_error", "with_throttle_time"]
-
 _LISTED_AS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("Produce", "responses"): ("topics",),
     ("Fetch", "responses"): ("topics",),

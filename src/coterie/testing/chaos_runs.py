@@ -25,8 +25,6 @@ from coterie.testing.faults import Fault
 from coterie.testing.kafka_broker import KafkaBroker
 from coterie.testing.request_faults import RequestFault
 
-__all__ = ["PlannedFault", "chaos", "draw"]
-
 T = TypeVar("T")
 PARAMETER = "kafka_broker"
 SEED = "COTERIE_SEED"

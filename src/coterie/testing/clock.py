@@ -19,8 +19,6 @@ from coterie.errors import CoterieError
 if TYPE_CHECKING:
     from coterie.testing.kafka_broker import KafkaBroker
 
-__all__ = ["BrokerClock", "MovableClock"]
-
 _NS = 1_000_000
 _LONG_S = 3_600.0
 """While the clock stands still no timer rings. The loop is woken when the clock moves."""

@@ -31,8 +31,6 @@ from coterie.testing.clock import MovableClock
 from coterie.testing.requests import GROUP_APIS, Recorder, Request, api_named, codec_of, read_request
 from coterie.testing.waits import Waits
 
-__all__ = ["ControlledServer", "Controls", "Exchange", "Rule"]
-
 TURNS = 4
 """The loop reads from every socket between two of its turns; so many let it see what has arrived."""
 FETCHES_EVERY_S = 0.1

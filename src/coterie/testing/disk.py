@@ -14,8 +14,6 @@ from collections.abc import Callable
 from coterie.protocol.buffer import Buffer
 from coterie.storage.files import File, Files, Lock, Space, Sync
 
-__all__ = ["ControlledFiles"]
-
 
 class ControlledFiles:
     """Files that do what the faults of a test say."""

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["BOOTSTRAP_SERVERS", "bootstrap_in_environment"]
-
 BOOTSTRAP_SERVERS = "COTERIE_BOOTSTRAP_SERVERS"
 
 

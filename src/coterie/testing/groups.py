@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from coterie.testing.controlled_server import ControlledServer
     from coterie.testing.kafka_broker import KafkaBroker
 
-__all__ = ["TIMEOUT_S", "Group", "GroupSnapshot", "Member", "Waited", "partitions_of", "rebalances_of", "snapshot_of"]
-
 T = TypeVar("T")
 TIMEOUT_S = 30.0
 """How long a test waits for something, unless it says. A wait that ends costs nothing; a short one fails under load."""

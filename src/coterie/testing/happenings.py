@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from coterie.testing.controlled_server import ControlledServer, Exchange
     from coterie.testing.kafka_broker import KafkaBroker
 
-__all__ = ["ExpireMember", "MoveCoordinatorOnRequest"]
-
 
 class _Happening(RequestFault):
     """Something that happens before a request is looked at."""

@@ -38,8 +38,6 @@ from coterie.testing.requests import Request, api_named
 from coterie.testing.story import story_of
 from coterie.testing.topics import Record, Topic
 
-__all__ = ["TEST_SETTINGS", "KafkaBroker"]
-
 T = TypeVar("T")
 MOST_FACTS = 10_000
 GRACE_S = 30.0

@@ -15,8 +15,6 @@ import pytest
 if TYPE_CHECKING:
     from coterie.testing.kafka_broker import KafkaBroker
 
-__all__ = ["kafka_broker", "kafka_broker_factory", "kafka_server"]
-
 SECTION = "Kafka"
 SEED = "COTERIE_SEED"
 """Where `chaos_runs.py` finds the seed, also without pytest."""

@@ -19,18 +19,6 @@ from coterie.protocol.codec.codec import codec
 from coterie.protocol.frames import client_id_of, read_request_header, read_response_header
 from coterie.structs import default_of, field_names, is_data
 
-__all__ = [
-    "GROUP_APIS",
-    "Recorder",
-    "Request",
-    "api_named",
-    "codec_of",
-    "error_named",
-    "message_of",
-    "nearest",
-    "read_request",
-]
-
 MOST_REQUESTS = 10_000
 MOST_BYTES = 32 << 20
 """The most bytes of requests that are kept."""

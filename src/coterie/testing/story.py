@@ -16,8 +16,6 @@ from coterie.web.picture import MemberNames
 if TYPE_CHECKING:
     from coterie.testing.faults import Fault
 
-__all__ = ["group_line", "story_of"]
-
 MOST_LINES = 40
 MOST_REQUESTS = 30
 

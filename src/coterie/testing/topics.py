@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from coterie.testing.controlled_server import ControlledServer
     from coterie.testing.kafka_broker import KafkaBroker
 
-__all__ = ["Record", "Topic"]
-
 _READ_AT_ONCE = 1 << 20
 
 

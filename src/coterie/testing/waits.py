@@ -7,8 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["WaitTimeoutError", "Waits"]
-
 T = TypeVar("T")
 
 

@@ -22,12 +22,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coterie.diagnosis import Finding
 from coterie.errors import CoterieError
-from coterie.web.addresses import is_loopback
 from coterie.web.groups import Sampler, WatchedGroups
 from coterie.web.metrics import MetricsPage
 from coterie.web.page import live_page, script, style
-
-__all__ = ["WebApp"]
+from coterie.web.web_server import is_loopback
 
 TAKE_EVERY_S = 0.2
 """How often facts are looked at: a rebalance is on the page within a second."""

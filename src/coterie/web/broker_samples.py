@@ -15,8 +15,6 @@ from coterie.errors import MalformedError
 from coterie.ledger.ownership import Partition
 from coterie.protocol.subscription import read_assignment
 
-__all__ = ["BrokerSampler", "samples_of"]
-
 
 class BrokerSampler:
     """Samples a broker whose event loop runs in another thread. The work is done there, between two events."""

@@ -7,7 +7,7 @@ queue. Findings and stories are computed when they are asked for, and kept until
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from coterie.diagnosis import ExplainedRebalance, Finding, Grade, GroupHistory, GroupSample, worst_first
@@ -21,9 +21,6 @@ from coterie.web.stories import row_of, story_of
 from coterie.web.timeline import Timeline, grain_of
 from coterie.web.totals import EndedRebalance, Totals
 
-__all__ = ["Diagnose", "Sampler", "WatchedGroup", "WatchedGroups"]
-
-Diagnose = Callable[[GroupHistory], Sequence[Finding]]
 Sampler = Callable[[], Awaitable[Mapping[str, GroupSample]]]
 """Returns all groups as they are now."""
 MOST_REBALANCES = 2_000
@@ -129,10 +126,10 @@ class WatchedGroup:
             self._history.samples = list(self._samples)
         return self._history
 
-    def findings(self, diagnose: Diagnose) -> list[Finding]:
+    def findings(self) -> list[Finding]:
         """Return the findings, worst first."""
         if self._findings is None:
-            self._findings = sorted(diagnose(self.history), key=worst_first)
+            self._findings = sorted(findings_of(self.history), key=worst_first)
         return self._findings
 
     def avoidable_ms(self, one: ExplainedRebalance) -> int | None:
@@ -185,7 +182,6 @@ class WatchedGroups:
         self,
         grade: Grade = Grade.OBSERVED,
         source: str = "broker",
-        diagnose: Diagnose = findings_of,
         *,
         title: str = "",
         note: str = "",
@@ -198,7 +194,6 @@ class WatchedGroups:
         """Facts that were not looked at."""
         self._grade = grade
         self._source = source
-        self._diagnose = diagnose
         self._ends = EndOffsets()
         self._waiting: deque[Fact] = deque()
         self._offered: Mapping[str, GroupHistory] | None = None
@@ -276,7 +271,7 @@ class WatchedGroups:
 
     def findings(self) -> list[Finding]:
         """Return the findings of all groups, worst first."""
-        found = [one for group in self.groups.values() for one in group.findings(self._diagnose)]
+        found = [one for group in self.groups.values() for one in group.findings()]
         return sorted(found, key=worst_first)
 
     def list(self) -> dict[str, Any]:
@@ -291,7 +286,7 @@ class WatchedGroups:
         }
 
     def _summary(self, group: WatchedGroup) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        history, findings, last = group.history, group.findings(self._diagnose), group.lag.last
+        history, findings, last = group.history, group.findings(), group.lag.last
         point = group.lag.points[-1] if group.lag.points else None
         worst = findings[0] if findings else None
         unassigned = group.unassigned_ms
@@ -333,7 +328,7 @@ class WatchedGroups:
         }
         found = {
             **summary,
-            "findings": [one.to_json() for one in group.findings(self._diagnose)],
+            "findings": [one.to_json() for one in group.findings()],
             "grades": sorted(history.grades),
             "from": timeline.from_ms,
             "to": timeline.to_ms,
@@ -371,11 +366,9 @@ def _names(timeline: Timeline, history: GroupHistory) -> list[list[Any]]:
     return found
 
 
-def from_facts(
-    facts: Iterable[Fact], grade: Grade, source: str, diagnose: Diagnose = findings_of, **about: str
-) -> WatchedGroups:
+def from_facts(facts: Iterable[Fact], grade: Grade, source: str, **about: str) -> WatchedGroups:
     """Return the groups of recorded facts."""
-    groups = WatchedGroups(grade, source, diagnose, **about)
+    groups = WatchedGroups(grade, source, **about)
     for fact in facts:
         groups.tell(fact)
         if len(groups._waiting) >= MOST_WAITING // 2:  # noqa: SLF001  it is this module's

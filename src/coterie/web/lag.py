@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from coterie.diagnosis import GroupSample, PartitionLag
 from coterie.ledger.ownership import Partition
 
-__all__ = ["EndOffsets", "LagPoint", "LagSeries"]
-
 MOST_POINTS = 4_096
 MOST_ENDS = 64
 """End offsets that are kept of a partition; the older ones lie further apart."""

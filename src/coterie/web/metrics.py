@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from coterie.web.groups import WatchedGroup, WatchedGroups
 
-__all__ = ["COMPATIBLE", "GroupMetrics", "MetricsPage"]
-
 Named = Iterable[tuple[str, "WatchedGroup"]]
 
 

@@ -13,8 +13,6 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["file_page", "live_page", "script", "style"]
-
 _SCRIPTS = ("base", "colours", "history", "view", "ownership", "bands", "table", "story", "group", "groups", "main")
 _SHELL = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

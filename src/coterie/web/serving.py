@@ -10,8 +10,6 @@ from coterie.web.traces import RebalanceTracer
 from coterie.web.web_server import WebAddress, WebServer, check_web
 from coterie.web.webhook import FindingsWebhook, check_webhook
 
-__all__ = ["WEB_ADDRESS", "WebOptions", "WebService"]
-
 WEB_ADDRESS = ("127.0.0.1", 9080)
 
 

@@ -15,8 +15,6 @@ from coterie.diagnosis.cost import dead_time_ms
 from coterie.diagnosis.evidence import UNKNOWN_TEXT
 from coterie.facts import Cause
 
-__all__ = ["row_of", "story_of"]
-
 MOST_WAYS = 50
 """Pairs of old and new owner that a story lists."""
 MOST_LATE = 20

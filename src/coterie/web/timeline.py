@@ -25,8 +25,6 @@ from coterie.ledger import Bookmark, Interval, Rebalance
 from coterie.ledger.derived import MemberGone
 from coterie.ledger.ownership import Partition
 
-__all__ = ["ABSENT", "FIRST_OWNER", "UNASSIGNED", "Block", "DeadSpan", "Timeline", "TimelineMember", "grain_of"]
-
 UNASSIGNED, ABSENT, FIRST_OWNER = 0, 1, 2
 """The values of a column: the partition had an owner and has none; it is not known, or the group has no members; the
 others are members, by their number."""

@@ -11,8 +11,6 @@ from coterie.diagnosis import Bound, ExplainedRebalance
 from coterie.diagnosis.evidence import UNKNOWN_TEXT
 from coterie.ledger import Rebalance, RebalanceOutcome
 
-__all__ = ["BUCKETS_S", "EndedRebalance", "Totals"]
-
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """The limits of the durations of rebalances, in seconds; the last one is Kafka's default of max.poll.interval.ms."""
 

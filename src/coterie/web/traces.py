@@ -16,8 +16,6 @@ from coterie.web.totals import EndedRebalance
 if TYPE_CHECKING:
     from coterie.web.groups import WatchedGroup
 
-__all__ = ["LATE_MS", "RebalanceTracer"]
-
 LATE_MS = 1_000
 """A member is late if the others waited longer than that for it."""
 MOST_LATE = 20

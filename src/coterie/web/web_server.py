@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import socket
 import threading
@@ -12,12 +13,9 @@ from typing import TYPE_CHECKING, Self
 
 from coterie.errors import CoterieError
 from coterie.extras import how_to_install
-from coterie.web.addresses import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-__all__ = ["TOKEN", "WebAddress", "WebServer", "check_web"]
 
 TOKEN = "COTERIE_WEB_TOKEN"  # noqa: S105  the name of a variable
 
@@ -117,3 +115,13 @@ class WebServer:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only processes of this machine can connect to an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -19,8 +19,6 @@ from urllib.request import Request, urlopen
 from coterie.diagnosis import Finding
 from coterie.errors import CoterieError
 
-__all__ = ["FindingsWebhook", "check_webhook", "finding_changes"]
-
 MOST_WAITING = 1_000
 TRIES = 3
 TIMEOUT_S = 10.0

@@ -13,6 +13,7 @@ import pytest
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import Api, by_key, fetch, metadata
 from coterie.protocol.apis.__main__ import main, page, sources
+from coterie.protocol.buffer import COMPACT, OLD, Encoding
 from coterie.protocol.codec import reader_source as reading
 from coterie.protocol.codec import writer_source as writing
 from coterie.protocol.codec.codec import encoding_of
@@ -20,7 +21,6 @@ from coterie.protocol.codec.fields import Int8, Int32, message, wire
 from coterie.protocol.codec.python_source import Source
 from coterie.protocol.codec.reader_source import message_reader, reader_source
 from coterie.protocol.codec.writer_source import message_writer, writer_source
-from coterie.protocol.encoding import COMPACT, OLD, Encoding
 from protocol.apis.oracle import every_message, our_message
 
 ENCODINGS = [pytest.param(OLD, id="old"), pytest.param(COMPACT, id="compact")]

@@ -16,7 +16,7 @@ from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import alter_user_scram_credentials as alter_apis
 from coterie.protocol.apis import describe_user_scram_credentials as describe_apis
-from coterie.protocol.sasl.scram import ITERATIONS, MOST_ITERATIONS, ScramCredential
+from coterie.protocol.sasl_mechanisms import ITERATIONS, MOST_ITERATIONS, ScramCredential
 from coterie.storage import LogError
 from coterie.structs import DataStruct
 

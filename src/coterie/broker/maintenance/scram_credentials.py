@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.protocol.sasl.scram import HASHES, ScramCredential
+from coterie.protocol.sasl_mechanisms import HASHES, ScramCredential
 from coterie.storage import DiskChange, Files, LogWriteError
 from coterie.storage.metadata_files import SCRAM_CREDENTIALS
 

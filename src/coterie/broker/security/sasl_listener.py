@@ -7,10 +7,14 @@ from functools import partial
 from uuid import UUID
 
 from coterie.broker.security.users import NO_USERS, Users, plain_users
-from coterie.protocol.sasl import SaslServer
-from coterie.protocol.sasl.oauthbearer import OAuthBearerServer, ValidToken
-from coterie.protocol.sasl.plain import PlainServer
-from coterie.protocol.sasl.scram import ScramCredential, ScramServer
+from coterie.protocol.sasl_mechanisms import (
+    OAuthBearerServer,
+    PlainServer,
+    SaslServer,
+    ScramCredential,
+    ScramServer,
+    ValidToken,
+)
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.listeners import Endpoint
 

@@ -22,7 +22,7 @@ from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import FIRST_FLEXIBLE, Api, api_versions, by_key, sasl_authenticate, sasl_handshake
 from coterie.protocol.frames import read_request_header, response_frame
-from coterie.protocol.sasl import INVALID_CREDENTIALS, SaslError, SaslServer
+from coterie.protocol.sasl_mechanisms import INVALID_CREDENTIALS, SaslError, SaslServer
 from coterie.structs import DataStruct
 
 API_VERSIONS = api_versions.API.key

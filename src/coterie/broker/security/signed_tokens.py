@@ -13,7 +13,7 @@ from typing import Any
 from coterie.broker.security.unsecured_tokens import decode_part, is_number
 from coterie.errors import CoterieError, MalformedError
 from coterie.extras import how_to_install
-from coterie.protocol.sasl.oauthbearer import ValidToken
+from coterie.protocol.sasl_mechanisms import ValidToken
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.structs import DataStruct
 

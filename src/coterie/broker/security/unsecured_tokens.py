@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode
 from binascii import Error
 from typing import Any
 
-from coterie.protocol.sasl.oauthbearer import ValidToken
+from coterie.protocol.sasl_mechanisms import ValidToken
 
 
 def validate_unsecured(token: str, now_ms: int) -> ValidToken | None:

@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 
-from coterie.protocol.sasl.scram import ITERATIONS, ScramCredential, salted_password
+from coterie.protocol.sasl_mechanisms import ITERATIONS, ScramCredential, salted_password
 from coterie.settings.config_def import SettingsError
 from coterie.settings.jaas import parse_jaas
 

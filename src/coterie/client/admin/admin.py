@@ -38,16 +38,13 @@ from coterie.client.admin.user_admin import ScramCredentialInfo, ScramDeletion, 
 from coterie.client.arguments import ByPartition, Offsets, PartitionLike
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, snapshot
-from coterie.client.network.background import background, documented_by
 from coterie.client.network.network_client import NetworkClient
-from coterie.client.network.runtime import clock_ms
+from coterie.client.network.runtime import background, clock_ms, documented_by
 from coterie.client.settings_kwargs import AdminKwargs
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 from coterie.protocol.acls import AclBinding, AclBindingFilter
 from coterie.settings.client_settings import AdminSettings
-
-__all__ = ["Admin", "AsyncAdmin"]
 
 T = TypeVar("T")
 Settings = Mapping[str, object] | AdminSettings

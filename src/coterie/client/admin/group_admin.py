@@ -58,8 +58,6 @@ from coterie.protocol.messages import (
 )
 from coterie.protocol.subscription import read_assignment, read_subscription
 
-__all__ = ["REMOVED", "GroupsAdmin"]
-
 REMOVED = "an operator removed it"
 
 

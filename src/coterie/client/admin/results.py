@@ -13,8 +13,6 @@ from coterie.client.network.network_client import NetworkClient, gave_up
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 
-__all__ = ["FOR_GROUPS", "FOR_PARTITIONS", "FOR_TOPICS", "by_node", "by_topic", "checked", "each", "failure"]
-
 K = TypeVar("K")
 T = TypeVar("T")
 

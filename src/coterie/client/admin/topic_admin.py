@@ -35,8 +35,6 @@ from coterie.protocol.apis import (
     list_offsets,
 )
 
-__all__ = ["TopicsAdmin"]
-
 T = TypeVar("T")
 ALL_RECORDS = -1
 SPECIAL_TIMES = frozenset(range(-6, 0))

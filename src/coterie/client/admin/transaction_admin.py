@@ -21,8 +21,6 @@ from coterie.protocol.apis import (
     write_txn_markers,
 )
 
-__all__ = ["TransactionsAdmin"]
-
 _FOR_TRANSACTIONS = FOR_GROUPS | {ErrorCode.CONCURRENT_TRANSACTIONS}
 _WITH_DURATION, _WITH_PATTERN = 1, 2
 """The versions of ListTransactions that have these filters."""

@@ -13,7 +13,7 @@ from coterie.client.arguments import all_of, names_of
 from coterie.client.network.network_client import NetworkClient
 from coterie.errors import IllegalArgumentError, KafkaError
 from coterie.protocol.apis import alter_user_scram_credentials, describe_user_scram_credentials
-from coterie.protocol.sasl.scram import HASHES, ITERATIONS, salted_password
+from coterie.protocol.sasl_mechanisms import HASHES, ITERATIONS, salted_password
 
 _NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _MECHANISMS = {number: mechanism for mechanism, number in _NUMBERS.items()}

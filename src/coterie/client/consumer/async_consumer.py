@@ -28,13 +28,12 @@ from coterie.client.arguments import (
     time_of,
     topic_of,
 )
-from coterie.client.consumer.consumer_metrics import CONSUMER_ROWS, ConsumerMetrics
 from coterie.client.consumer.engine import Engine
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.consumer.rebalance_listener import RebalanceCallback, RebalanceCallbacks, listener_of
 from coterie.client.consumer.subscription_state import EARLIEST, LATEST, Reset
 from coterie.client.member import effects, events
-from coterie.client.metrics import Metrics, snapshot
+from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snapshot
 from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import (

@@ -25,8 +25,7 @@ from coterie.client.consumer.engine import WakeupError
 from coterie.client.consumer.rebalance_listener import RebalanceCallback, listener_of
 from coterie.client.member import effects
 from coterie.client.metrics import Metrics
-from coterie.client.network.background import background, documented_by
-from coterie.client.network.runtime import clock_ms
+from coterie.client.network.runtime import background, clock_ms, documented_by
 from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import (
     CommitCallback,

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from logging import DEBUG, INFO, WARNING
-from typing import ClassVar
 
 from coterie.client.consumer.fetch_requests import LogTruncated
-from coterie.client.event_log import LINES, EventLog, Line, listed
+from coterie.client.event_log import LINES, Line, listed
 from coterie.client.member import facts
 from coterie.errors import ErrorCode
-from coterie.settings.consumer_settings import ConsumerSettings
-
-__all__ = ["CONSUMER_LINES", "ConsumerLog"]
 
 
 def _assigned(fact: facts.AssignmentTaken) -> tuple[object, ...]:
@@ -179,19 +175,6 @@ CONSUMER_LINES: Mapping[type, Line] = {
     facts.TopicFound: Line(
         INFO, 'subscribed topic "%s" is there now', lambda fact: (fact.topic,), "such a topic was created"
     ),
+    **LINES,
 }
 """The level, the text and the fields of each event of consumers."""
-
-
-class ConsumerLog(EventLog):
-    """The log of one consumer. Its lines begin with `[group/client.id]`."""
-
-    __slots__ = ()
-    lines: ClassVar[Mapping[type, Line]] = {**CONSUMER_LINES, **LINES}
-
-    def __init__(self, settings: ConsumerSettings, logger: str = "") -> None:
-        super().__init__("consumer", settings, logger)
-        if settings.group_id is not None:
-            self.name = f"{settings.group_id}/{self.name}"
-            if settings.group_instance_id is not None:
-                self.name += f" (instance {settings.group_instance_id})"

@@ -18,16 +18,15 @@ from uuid import UUID
 
 from coterie.assignors import Assignor
 from coterie.assignors import Topic as AssignorTopic
-from coterie.client.consumer.consumer_log import ConsumerLog
-from coterie.client.consumer.consumer_metrics import CONSUMER_ROWS, ConsumerMetrics, of_partition
+from coterie.client.consumer.consumer_log import CONSUMER_LINES
 from coterie.client.consumer.fetch_driver import FetchDriver
 from coterie.client.consumer.rebalance_listener import RebalanceCallbacks
 from coterie.client.consumer.topic_watch import TopicWatch
+from coterie.client.event_log import EventLog
 from coterie.client.member import ConsumerMembership, MemberSettings, Membership, effects, events, facts
-from coterie.client.metrics import Metrics, snapshot
-from coterie.client.network.background_tasks import BackgroundTasks, within
+from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, of_partition, snapshot
 from coterie.client.network.network_client import NetworkClient
-from coterie.client.network.runtime import REAL, Runtime
+from coterie.client.network.runtime import REAL, BackgroundTasks, Runtime, within
 from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.facts import Emit
@@ -123,6 +122,8 @@ class WakeupError(CoterieError):
 
 _PARKED = (JoinGroup, SyncGroup)
 """Requests that wait at the coordinator for other members."""
+_REBALANCE_BEGAN = (facts.RebalanceBegan, facts.ReconciliationBegan)
+_REBALANCE_ENDED = (facts.AssignmentTaken, facts.AssignmentReconciled)
 
 
 class Engine:
@@ -155,7 +156,9 @@ class Engine:
         assert fetches or not settings.commits_automatically, "without fetching there are no positions to commit"
         self.settings = settings
         self.clock_ms = runtime.clock_ms
-        self.log = ConsumerLog(settings, logger)
+        self.log = EventLog("consumer", settings, logger, CONSUMER_LINES)
+        if settings.group_id is not None:
+            self.log.name_group(settings.group_id, settings.group_instance_id)
         self.measured = ConsumerMetrics(settings)
         self.cluster = NetworkClient(settings, self.log, self.measured, runtime)
         self.tasks = BackgroundTasks(self.clock_ms, self.fail)
@@ -309,8 +312,12 @@ class Engine:
         return snapshot(CONSUMER_ROWS, measured, now_ms) | partitions
 
     def _emit(self, effect: Emit) -> None:
-        self.measured.record_fact(effect.fact)
-        self.log.write(effect.fact)
+        fact = effect.fact
+        if isinstance(fact, _REBALANCE_BEGAN):
+            self.measured.rebalance_began(fact.at_ms)
+        elif isinstance(fact, _REBALANCE_ENDED):
+            self.measured.rebalance_ended(fact.at_ms)
+        self.log.write(fact)
 
     async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
         assert self.settings.group_id is not None

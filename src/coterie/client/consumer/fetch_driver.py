@@ -12,14 +12,12 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from coterie.client.consumer.consumer_metrics import ConsumerMetrics
 from coterie.client.consumer.fetch_requests import (
     AskCommitted,
     AskEpochEnds,
     AskOffsets,
     Fetch,
     FetchEffect,
-    FetchSettings,
     Found,
     LogTruncated,
     RefreshLeaders,
@@ -27,11 +25,12 @@ from coterie.client.consumer.fetch_requests import (
     list_offsets_requests,
 )
 from coterie.client.consumer.fetcher import Fetcher
-from coterie.client.consumer.subscription_state import PartitionLeader, parse_reset
+from coterie.client.consumer.subscription_state import PartitionLeader
 from coterie.client.event_log import EventLog
-from coterie.client.network.background_tasks import BackgroundTasks, within
+from coterie.client.metrics import ConsumerMetrics
 from coterie.client.network.metadata import NO_LEADER, Metadata
 from coterie.client.network.network_client import NetworkClient
+from coterie.client.network.runtime import BackgroundTasks, within
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import fetch
@@ -58,7 +57,7 @@ class FetchDriver:
     ) -> None:
         """`committed` asks the group; `on_news` is called when there may be records, or other leaders."""
         self.lock = threading.Lock()
-        self.fetcher = Fetcher(_fetch_settings(settings))
+        self.fetcher = Fetcher(settings)
         self._settings = settings
         self._cluster = cluster
         self._tasks = tasks
@@ -252,19 +251,3 @@ def _as_kafka_error(error: Exception) -> KafkaError:
     said = KafkaError(str(error) if isinstance(error, CoterieError) else f"a fetch failed: {error!r}")
     said.__cause__ = error
     return said
-
-
-def _fetch_settings(settings: ConsumerSettings) -> FetchSettings:
-    return FetchSettings(
-        auto_offset_reset=parse_reset(settings.auto_offset_reset),
-        fetch_min_bytes=settings.fetch_min_bytes,
-        fetch_max_wait_ms=settings.fetch_max_wait_ms,
-        fetch_max_bytes=settings.fetch_max_bytes,
-        max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
-        read_committed=settings.reads_committed,
-        check_crcs=settings.check_crcs,
-        client_rack=settings.client_rack,
-        retry_backoff_ms=settings.retry_backoff_ms,
-        metadata_max_age_ms=settings.metadata_max_age_ms,
-        has_group=settings.group_id is not None,
-    )

@@ -1,4 +1,4 @@
-"""The effects of a fetcher, which are requests, its reaction to each error of a partition, and its settings. No I/O.
+"""The effects of a fetcher, which are requests, and its reaction to each error of a partition. No I/O.
 
 The answer to every effect comes back to `fetcher.Fetcher` in one call, which its docstring names.
 """
@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from coterie.client.consumer.subscription_state import PartitionLeader, Reset, TopicPartitionState, parse_reset
+from coterie.client.consumer.subscription_state import PartitionLeader, TopicPartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
@@ -107,27 +107,6 @@ def corrupt(partition: TopicPartition, offset: int, why: str) -> CorruptRecordEr
 
 WITHOUT_SESSION = -1
 
-
-_DEFAULTS = ConsumerSettings()
-
-
-class FetchSettings(NamedTuple):
-    """The settings of a consumer that its fetcher uses, under their names."""
-
-    auto_offset_reset: Reset = parse_reset(_DEFAULTS.auto_offset_reset)
-    fetch_min_bytes: int = _DEFAULTS.fetch_min_bytes
-    fetch_max_wait_ms: int = _DEFAULTS.fetch_max_wait_ms
-    fetch_max_bytes: int = _DEFAULTS.fetch_max_bytes
-    max_partition_fetch_bytes: int = _DEFAULTS.max_partition_fetch_bytes
-    read_committed: bool = _DEFAULTS.reads_committed
-    check_crcs: bool = _DEFAULTS.check_crcs
-    client_rack: str = _DEFAULTS.client_rack
-    retry_backoff_ms: int = _DEFAULTS.retry_backoff_ms
-    metadata_max_age_ms: int = _DEFAULTS.metadata_max_age_ms
-    has_group: bool = True
-    """False if there is no group, and so no committed offsets."""
-
-
 LeaderOf = Callable[[str, int], PartitionLeader | None]
 
 
@@ -196,7 +175,7 @@ FetchEffect = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshLeaders 
 
 
 def fetch_from(
-    node_id: int, readers: Iterable[tuple[TopicPartitionState, PartitionLeader]], settings: FetchSettings
+    node_id: int, readers: Iterable[tuple[TopicPartitionState, PartitionLeader]], settings: ConsumerSettings
 ) -> Fetch:
     """Build one fetch for all partitions of a node."""
     topics: dict[str, fetch.Topic] = {}
@@ -223,7 +202,7 @@ def fetch_from(
         max_wait_ms=settings.fetch_max_wait_ms,
         min_bytes=settings.fetch_min_bytes,
         max_bytes=settings.fetch_max_bytes,
-        isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
+        isolation_level=READ_COMMITTED if settings.reads_committed else READ_UNCOMMITTED,
         session_epoch=WITHOUT_SESSION,
         topics=list(topics.values()),
         rack_id=settings.client_rack,

@@ -29,7 +29,6 @@ from coterie.client.consumer.fetch_requests import (
     Fetch,
     FetchEffect,
     FetchErrorAction,
-    FetchSettings,
     Found,
     LeaderOf,
     LogTruncated,
@@ -50,6 +49,7 @@ from coterie.client.consumer.subscription_state import (
     PartitionLeader,
     Reset,
     TopicPartitionState,
+    parse_reset,
 )
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
@@ -57,6 +57,7 @@ from coterie.protocol.apis import fetch
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.protocol.fetched import NO_PROGRESS
 from coterie.protocol.records import Record
+from coterie.settings.consumer_settings import ConsumerSettings
 
 MOST_STALE_EPOCHS = 10
 """The number of times that metadata is refreshed because its leader epoch is older than that of the position. Java has
@@ -69,8 +70,10 @@ class NotAssignedError(CoterieError, LookupError):
 
 
 class Fetcher:
-    def __init__(self, settings: FetchSettings) -> None:
+    def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
+        self._auto_offset_reset = parse_reset(settings.auto_offset_reset)
+        self._reads_committed = settings.reads_committed
         self._states: dict[TopicPartition, TopicPartitionState] = {}
         self._turn: OrderedDict[TopicPartitionState, None] = OrderedDict()
         """The partitions with fetched records, in the order in which polls return them."""
@@ -101,8 +104,8 @@ class Fetcher:
         for one in partitions:
             state = before.pop(one, None)
             if state is None:
-                state = TopicPartitionState(one, Need.COMMITTED if self._settings.has_group else Need.RESET)
-                state.reset = self._settings.auto_offset_reset
+                state = TopicPartitionState(one, Need.RESET if self._settings.group_id is None else Need.COMMITTED)
+                state.reset = self._auto_offset_reset
             states[one] = state
             if state.is_held:
                 state.is_held = False
@@ -143,7 +146,7 @@ class Fetcher:
         """Seek to the committed offset, which is requested; without one, auto.offset.reset decides."""
         state = self.state(partition)
         self._move(state)
-        state.need, state.reset = Need.COMMITTED, self._settings.auto_offset_reset
+        state.need, state.reset = Need.COMMITTED, self._auto_offset_reset
         self.needs_data = True
 
     def _move(self, state: TopicPartitionState) -> None:
@@ -207,13 +210,13 @@ class Fetcher:
     def lag(self, partition: TopicPartition) -> int | None:
         """Records that are in the log and not returned yet; None while no fetch has returned the end of the log."""
         state = self.state(partition)
-        end = state.last_stable_offset if self._settings.read_committed else state.high_watermark
+        end = state.last_stable_offset if self._reads_committed else state.high_watermark
         return None if state.position is None or end < 0 else max(end - state.position, 0)
 
     def largest_lag(self) -> int | None:
         """Return the largest lag of any partition; None while none is known."""
         ends = (
-            (state.position, state.last_stable_offset if self._settings.read_committed else state.high_watermark)
+            (state.position, state.last_stable_offset if self._reads_committed else state.high_watermark)
             for state in self._states.values()
         )
         return max((max(end - at, 0) for at, end in ends if at is not None and end >= 0), default=None)
@@ -437,7 +440,7 @@ class Fetcher:
             state.replica = one.preferred_read_replica
             state.replica_until_ms = now_ms + self._settings.metadata_max_age_ms
         if one.records:
-            aborted = (one.aborted_transactions or ()) if self._settings.read_committed else None
+            aborted = (one.aborted_transactions or ()) if self._reads_committed else None
             chunk = Chunk(*state.partition, offset, one.records, aborted, check_crcs=self._settings.check_crcs)
             state.chunks.append(chunk)
             state.next_fetch = chunk.end_offset
@@ -464,7 +467,7 @@ class Fetcher:
         return KafkaError.of(code, f"{state.partition} cannot be read at offset {offset}")
 
     def _handle_offset_out_of_range(self, state: TopicPartitionState, offset: int) -> None:
-        if self._settings.auto_offset_reset == NO_RESET:
+        if self._auto_offset_reset == NO_RESET:
             error = OffsetOutOfRangeError(
                 f"{state.partition} has no offset {offset} (any more), and auto.offset.reset is none: seek to an "
                 "offset that is there, or set auto.offset.reset to earliest, latest or by_duration:..."
@@ -472,13 +475,13 @@ class Fetcher:
             self._fail(state, error, passes=False)
             return
         state.leave()
-        state.request_offset_reset(self._settings.auto_offset_reset)
+        state.request_offset_reset(self._auto_offset_reset)
 
     def _truncated(self, state: TopicPartitionState, divergent: OffsetAndMetadata | None, why: str) -> None:
         """The log does not have all that was read. `divergent`: up to where it has, if the leader knows."""
         assert state.position is not None
         position, one = OffsetAndMetadata(state.position, leader_epoch=state.epoch), state.partition
-        if self._settings.auto_offset_reset == NO_RESET:
+        if self._auto_offset_reset == NO_RESET:
             advice = "an offset that is there" if divergent is None else f"offset {divergent.offset}"
             error = LogTruncationError(
                 f"{one}: {why}; the position was {position.offset} (leader epoch {position.leader_epoch}), and "
@@ -489,9 +492,9 @@ class Fetcher:
             self._fail(state, error, passes=False)
             return
         if divergent is None:
-            goes_on = f"and is reset to {self._settings.auto_offset_reset.name} (auto.offset.reset)"
+            goes_on = f"and is reset to {self._auto_offset_reset.name} (auto.offset.reset)"
             state.leave()
-            state.request_offset_reset(self._settings.auto_offset_reset)
+            state.request_offset_reset(self._auto_offset_reset)
         else:
             goes_on = f"and goes back to {divergent.offset} (leader epoch {divergent.leader_epoch})"
             state.stand_at(divergent.offset, divergent.leader_epoch)
@@ -522,14 +525,14 @@ class Fetcher:
             elif state.partition in offsets:
                 found = offsets[state.partition]
                 state.stand_at(found.offset, found.leader_epoch)
-            elif self._settings.auto_offset_reset == NO_RESET:
+            elif self._auto_offset_reset == NO_RESET:
                 error = NoOffsetForPartitionError(
                     f"the group has committed no offset for {state.partition}, and auto.offset.reset is none: commit "
                     "or seek to one, or set auto.offset.reset to earliest, latest or by_duration:..."
                 )
                 self._fail(state, error, passes=False)
             else:
-                state.request_offset_reset(self._settings.auto_offset_reset)
+                state.request_offset_reset(self._auto_offset_reset)
 
     def offsets_found(self, asked: AskOffsets, found: Mapping[TopicPartition, Found], now_ms: int) -> None:
         self.needs_data = True

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from coterie.assignors import Topic as AssignorTopic
 from coterie.client.event_log import EventLog
 from coterie.client.member.facts import TopicFound, TopicMissing
-from coterie.client.network.background_tasks import BackgroundTasks
 from coterie.client.network.metadata import Metadata, TopicMetadata
 from coterie.client.network.network_client import NetworkClient
+from coterie.client.network.runtime import BackgroundTasks
 from coterie.errors import ErrorCode, KafkaError
 from coterie.settings.consumer_settings import ConsumerSettings
 

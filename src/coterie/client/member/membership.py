@@ -143,7 +143,7 @@ def _next(member: MemberData) -> Step | None:
     return None
 
 
-_ANSWERS = {
+_ANSWERS: Mapping[type, str] = {
     JoinAnswered: "the answer to JoinGroup, which comes when all members have joined or the rebalance timeout is over",
     SyncAnswered: "the answer to SyncGroup, which comes when the leader has assigned the partitions",
     MetadataAnswered: "metadata from the cluster",
@@ -153,21 +153,29 @@ _ANSWERS = {
 
 
 def explain(member: MemberData, now_ms: int) -> str:
+    wants = ""
+    if member.state in {MemberState.STABLE, MemberState.UNJOINED} and member.subscribed and member.reason_to_rejoin:
+        wants = f"it wants to rejoin: {member.reason_to_rejoin}"
+    return described(member, now_ms, DOING[member.state], "generation", _waits_for(member, now_ms), wants)
+
+
+def described(member: MemberBase, now_ms: int, doing: str, number: str, waits: str | None, wants: str = "") -> str:
+    """Describe a member in either protocol; `number` is what its generation is called."""
     who = f'member "{member.member_id}"' if member.member_id else "a consumer without a member id"
     if member.settings.group_instance_id is not None:
         who += f' (instance "{member.settings.group_instance_id}")'
     since = f" for {seconds(now_ms - member.state_since_ms)}" if member.state_since_ms else ""
-    sentences = [f'{who} of group "{member.settings.group_id}" is {member.state}{since}: it {DOING[member.state]}']
+    sentences = [f'{who} of group "{member.settings.group_id}" is {member.state}{since}: it {doing}']
     if member.has_generation:
-        sentences.append(f"generation {member.generation_id}, {counted(len(member.assigned), 'partition')}")
+        sentences.append(f"{number} {member.generation_id}, {counted(len(member.assigned), 'partition')}")
     elif member.assigned:
         sentences.append(f"it has lost {counted(len(member.assigned), 'partition')}; the next poll calls the listener")
     if member.failure is not None:
         sentences.append(str(member.failure))
-    if waits := _waits_for(member, now_ms):
+    if waits:
         sentences.append(f"it waits for {waits}")
-    if member.state in {MemberState.STABLE, MemberState.UNJOINED} and member.subscribed and member.reason_to_rejoin:
-        sentences.append(f"it wants to rejoin: {member.reason_to_rejoin}")
+    if wants:
+        sentences.append(wants)
     if member.pending_requests:
         kinds = sorted({pending.kind.value for pending in member.pending_requests.values()})
         sentences.append(f"{counted(len(member.pending_requests), 'request')} pending ({', '.join(kinds)})")
@@ -185,26 +193,39 @@ def counted(number: int, what: str) -> str:
 def _waits_for(member: MemberData, now_ms: int) -> str | None:
     if member.state is MemberState.CLOSED:
         return None
-    if member.calling is not None:
-        return f"the rebalance listener to return ({member.calling.kind})"
-    if member.waiting_for is not None:
-        return _ANSWERS[type(member.waiting_for)]
-    if member.coordinator is None and member.is_finding_later:
-        return f"the next FindCoordinator request ({member.find_failures} failed)"
-    if member.coordinator is None and member.finding is not None:
-        return "the answer to FindCoordinator"
-    if member.is_backing_off:
-        return f"the end of a back-off after {counted(member.failures, 'failed attempt')}"
+    if waits := waits_in_either_protocol(member, _ANSWERS):
+        return waits
     if member.state is MemberState.PREPARING and not member.is_prepared:
         return "the commit before the join"
     if member.state is MemberState.LEAVING and member.pending_requests:
         return "the answers to its commits"
     if member.state is MemberState.UNJOINED and not member.subscribed:
         return "a subscription"
-    if member.state is MemberState.STABLE and member.reason_to_rejoin is None:
-        overdue_ms = now_ms - member.poll_deadline_ms + member.settings.max_poll_interval_ms
-        return None if member.polling else f"the next poll (the last one ended {seconds(overdue_ms)} ago)"
-    return None if member.polling else "the next poll"
+    return waits_for_poll(
+        member, now_ms, is_idle=member.state is MemberState.STABLE and member.reason_to_rejoin is None
+    )
+
+
+def waits_in_either_protocol(member: MemberBase, answers: Mapping[type, str]) -> str | None:
+    if member.calling is not None:
+        return f"the rebalance listener to return ({member.calling.kind})"
+    if member.waiting_for is not None:
+        return answers[type(member.waiting_for)]
+    if member.coordinator is None and member.is_finding_later:
+        return f"the next FindCoordinator request ({member.find_failures} failed)"
+    if member.coordinator is None and member.finding is not None:
+        return "the answer to FindCoordinator"
+    if member.is_backing_off:
+        return f"the end of a back-off after {counted(member.failures, 'failed attempt')}"
+    return None
+
+
+def waits_for_poll(member: MemberBase, now_ms: int, *, is_idle: bool) -> str | None:
+    """`is_idle`: nothing but the user's own work keeps it from the next poll."""
+    if member.polling:
+        return None
+    ago = seconds(now_ms - member.poll_deadline_ms + member.settings.max_poll_interval_ms)
+    return f"the next poll (the last one ended {ago} ago)" if is_idle else "the next poll"
 
 
 def poll_began(member: MemberBase, _event: events.PollBegan, now_ms: int) -> Effects:

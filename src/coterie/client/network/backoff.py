@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONCURRENT_BACKOFF_MS", "JITTER", "backoff_ms"]
-
 JITTER = 0.2
 _MOST_DOUBLINGS = 32
 CONCURRENT_BACKOFF_MS = 20

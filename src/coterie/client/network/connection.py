@@ -38,9 +38,6 @@ from coterie.protocol.frames import SMALL, FrameReader, read_response_header, re
 from coterie.settings.client_settings import Address, ClientSettings
 from coterie.version import __version__
 
-__all__ = ["BrokerConnection", "Versions", "version_after_refusal"]
-
-
 # Which version of an API a client and a broker speak with each other: the highest that both know. No I/O.
 
 

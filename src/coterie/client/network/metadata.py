@@ -10,8 +10,6 @@ from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.apis.metadata import DescribedPartition, DescribedTopic, Response
 from coterie.structs import DataStruct, field
 
-__all__ = ["NO_LEADER", "Metadata", "Node", "PartitionInfo", "TopicMetadata", "learn"]
-
 NO_LEADER = -1
 
 

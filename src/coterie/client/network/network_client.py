@@ -38,9 +38,6 @@ from coterie.errors import (
 from coterie.protocol.apis import find_coordinator, metadata
 from coterie.settings.client_settings import Address, ClientSettings
 
-__all__ = ["NetworkClient", "gave_up"]
-
-
 T = TypeVar("T")
 _Key = tuple[int, str]
 
@@ -70,7 +67,7 @@ class NetworkClient:
         self.clock_ms = runtime.clock_ms
         self._chance = runtime.rng.random
         self._connection_class = runtime.connection
-        self._context = client_context(settings)
+        self._context = client_context(settings) if settings.uses_tls else None
         credentials = settings.credentials
         self._authenticator = (
             Authenticator(settings, credentials, runtime.wall_ms, self._chance) if credentials is not None else None

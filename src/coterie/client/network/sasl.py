@@ -10,10 +10,7 @@ from typing import Any
 from coterie.client.network.oauth_tokens import Tokens
 from coterie.errors import ErrorCode, SaslAuthenticationError
 from coterie.protocol.apis import sasl_authenticate, sasl_handshake
-from coterie.protocol.sasl import SaslClient, SaslError
-from coterie.protocol.sasl.oauthbearer import OAuthBearerClient
-from coterie.protocol.sasl.plain import PlainClient
-from coterie.protocol.sasl.scram import ScramClient
+from coterie.protocol.sasl_mechanisms import OAuthBearerClient, PlainClient, SaslClient, SaslError, ScramClient
 from coterie.settings.client_settings import Address, ClientSettings
 from coterie.settings.sasl_credentials import SaslCredentials
 

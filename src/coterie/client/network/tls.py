@@ -24,14 +24,12 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 # --- the context ------------------------------------------------------------------------------------------------------
 
 
-def client_context(settings: SecuritySettings) -> ssl.SSLContext | None:
-    """Return the context for connections to brokers; None if they have no TLS.
+def client_context(settings: SecuritySettings) -> ssl.SSLContext:
+    """Return the context for connections to brokers.
 
     Raises:
         SettingsError: A file cannot be read, or does not have what it should.
     """
-    if not settings.uses_tls:
-        return None
     if isinstance(settings.ssl_context, ssl.SSLContext):
         return settings.ssl_context
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

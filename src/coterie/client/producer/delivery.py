@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any, NamedTuple
 
-from coterie.client.network.background import background
+from coterie.client.network.runtime import background
 from coterie.client.producer.partition_queue import Batch
 from coterie.errors import ErrorCode, IllegalStateError, KafkaError
 

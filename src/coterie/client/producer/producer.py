@@ -23,8 +23,7 @@ from weakref import WeakSet
 
 from coterie.client.arguments import partition_of, seconds_of, time_of, topic_of
 from coterie.client.metrics import Metrics
-from coterie.client.network.background import FORKED, background, documented_by
-from coterie.client.network.runtime import REAL, Runtime
+from coterie.client.network.runtime import FORKED, REAL, Runtime, background, documented_by
 from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, delivery_callback
 from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.record_accumulator import RecordAccumulator

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 from coterie.client.arguments import Offsets, offsets_of, seconds_of
-from coterie.client.network.background import Background, documented_by
+from coterie.client.network.runtime import Background, documented_by
 from coterie.client.producer.partition_queue import ProducerIdAndEpoch
 from coterie.client.producer.sender import Sender
 from coterie.client.producer.transaction_driver import TransactionDriver

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from coterie.assignors import Member, Owned, Range, Topic
-from coterie.assignors.java_order import by_id
+from coterie.assignors.model import by_id
 from coterie.assignors.owned_partitions import StickyMemberData
 from coterie.assignors.sticky import stick
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, Target

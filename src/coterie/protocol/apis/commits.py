@@ -11,10 +11,10 @@ from functools import lru_cache
 from struct import Struct, pack
 from uuid import UUID
 
+from coterie.protocol.buffer import Encoding, read_tags
 from coterie.protocol.codec.codec import read_count, read_text, too_many
 from coterie.protocol.codec.reader_source import MAX_ENTRIES
 from coterie.protocol.commit_rows import CommitRows, read_commit_rows
-from coterie.protocol.encoding import Encoding, read_tags
 from coterie.protocol.messages import CommitPartition, OffsetsCommitted
 
 __all__ = ["read_topics", "write_committed_topic", "write_topics"]

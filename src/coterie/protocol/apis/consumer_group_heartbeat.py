@@ -9,9 +9,9 @@ from uuid import UUID
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
+from coterie.protocol.buffer import COMPACT, LONG_STRING
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.codec.fields import Int32, message, wire
-from coterie.protocol.encoding import COMPACT, LONG_STRING
 from coterie.protocol.messages import ConsumerGroupHeartbeatAnswer
 
 __all__ = [

@@ -8,9 +8,9 @@ from struct import Struct
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
+from coterie.protocol.buffer import Encoding
 from coterie.protocol.codec.codec import codec, encoding_of
 from coterie.protocol.codec.fields import Int32, message, wire
-from coterie.protocol.encoding import Encoding
 from coterie.protocol.messages import NO_GENERATION, JoinedGroup, JoinedMember, JoinGroup, Protocol, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]

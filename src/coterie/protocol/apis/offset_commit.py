@@ -14,10 +14,10 @@ from uuid import UUID
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.apis.commits import read_topics, write_committed_topic, write_topics
+from coterie.protocol.buffer import read_tags
 from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of, past_the_end, read_text
 from coterie.protocol.codec.fields import Int32, Int64, message, wire
 from coterie.protocol.commit_rows import CommitRows, read_usual_commit
-from coterie.protocol.encoding import read_tags
 from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetsCommitted, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]

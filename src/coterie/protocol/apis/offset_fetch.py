@@ -13,10 +13,10 @@ from uuid import UUID
 
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.api import api
+from coterie.protocol.buffer import COMPACT, LONG_STRING, Encoding
 from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of
 from coterie.protocol.codec.fields import Int32, Int64, message, wire
 from coterie.protocol.commit_rows import MOST_ROWS, FetchedRows
-from coterie.protocol.encoding import COMPACT, LONG_STRING, Encoding
 from coterie.protocol.messages import FetchedOffset, OffsetFetch, OffsetsFetched, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from coterie.errors import MalformedError
 from coterie.protocol.api import Api
+from coterie.protocol.buffer import COMPACT, OLD, Encoding
 from coterie.protocol.codec.reader_source import MAX_ENTRIES, NO_LIMIT, Read, message_reader
 from coterie.protocol.codec.writer_source import Write, message_writer
-from coterie.protocol.encoding import COMPACT, OLD, Encoding
 
 T = TypeVar("T")
 Parts = list[bytes | memoryview]
@@ -80,7 +80,7 @@ def parts_writer(api: Api, message: type[T]) -> Callable[[T, int], Parts]:
 
 
 # The following are for readers that are written by hand. They refuse what generated readers refuse. Like those of
-# `protocol/encoding.py` they may run past the end: the caller checks that after the last field.
+# `protocol/buffer.py` they may run past the end: the caller checks that after the last field.
 
 
 def read_text(frame: bytes, at: int, encoding: Encoding) -> tuple[str, int]:

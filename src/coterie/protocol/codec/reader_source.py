@@ -41,7 +41,7 @@ is left to functions. The reader of a Metadata request, version 12:
             _, at = read_tags(frame, at - 1)
         return value, at
 
-See `coterie.protocol.encoding` for why readers may run past the end, and who notices.
+See `coterie.protocol.buffer` for why readers may run past the end, and who notices.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from coterie.errors import ErrorCode, MalformedError
+from coterie.protocol.buffer import Encoding, read_tags, text_of
 from coterie.protocol.codec.fields import MessageField, is_message, is_records, members, number_format, present
 from coterie.protocol.codec.python_source import Source, repeated, shape
-from coterie.protocol.encoding import Encoding, read_tags, text_of
 from coterie.structs import REQUIRED
 
 # What the sources that `reader_source.py` makes call: values that are no plain numbers, and all that is rare.

@@ -29,10 +29,9 @@ from functools import cache
 from typing import Any, get_args, get_origin
 from uuid import UUID
 
-from coterie.protocol.buffer import uvarint
+from coterie.protocol.buffer import COMPACT, OLD, Encoding, uvarint
 from coterie.protocol.codec.fields import MessageField, is_message, is_records, number_format, present
 from coterie.protocol.codec.python_source import SHORT, Source, repeated, shape
-from coterie.protocol.encoding import COMPACT, OLD, Encoding
 
 Append = Callable[[bytes | memoryview], None]
 Write = Callable[[Append, Any], None]

@@ -23,9 +23,7 @@ from coterie.errors import CoterieError, IllegalStateError
 from coterie.testing.http_controls.openapi import description
 from coterie.testing.http_controls.operations import find
 from coterie.testing.http_controls.served_broker import NoSuchFaultError, TestControls
-from coterie.web.addresses import is_loopback
-
-__all__ = ["ControlServer", "is_loopback"]
+from coterie.web.web_server import is_loopback
 
 MOST_BYTES = 16 << 20
 """The most bytes of a body."""

@@ -12,8 +12,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from coterie.errors import CoterieError
 from coterie.structs import field_names, is_data
 
-__all__ = ["read", "schema_of", "write"]
-
 _MOST = 10**9
 """The largest number of seconds or of anything else that is no whole number."""
 _MOST_INT = 2**63 - 1

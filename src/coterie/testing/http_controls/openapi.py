@@ -9,8 +9,6 @@ from coterie.testing.http_controls.json_values import schema_of, write
 from coterie.testing.http_controls.operations import OPERATIONS, Operation, Parameter
 from coterie.version import __version__
 
-__all__ = ["description"]
-
 _PROBLEM = {
     "type": "object",
     "description": "What went wrong: the name of the error, and a text.",

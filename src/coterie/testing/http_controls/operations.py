@@ -34,8 +34,6 @@ from coterie.testing.request_faults import FaultBuilder
 from coterie.testing.requests import Request, nearest
 from coterie.testing.topics import Record, Topic
 
-__all__ = ["OPERATIONS", "Operation", "Parameter", "find"]
-
 LONGEST_WAIT_S = 3_600.0
 Step = Callable[..., Any] | property
 

@@ -20,21 +20,6 @@ from coterie.testing.kafka_broker import KafkaBroker
 from coterie.testing.requests import Request
 from coterie.testing.topics import Record
 
-__all__ = [
-    "About",
-    "ClockState",
-    "FaultState",
-    "GroupState",
-    "Header",
-    "NewRecord",
-    "NoSuchFaultError",
-    "RecordState",
-    "RequestState",
-    "ServedBroker",
-    "TestControls",
-    "TopicState",
-]
-
 
 class NoSuchFaultError(CoterieError):
     """No fault has this number."""

@@ -15,13 +15,6 @@ from coterie.client.member.consumer_protocol.heartbeat import (
     must_look_sooner,
     send_heartbeat,
 )
-from coterie.client.member.consumer_protocol.leaving import (
-    close_due,
-    finish,
-    has_left,
-    prepare_leaving,
-    start_leaving,
-)
 from coterie.client.member.consumer_protocol.member import RESOLVE_RETRY, ConsumerMemberData
 from coterie.client.member.consumer_protocol.reconciliation import (
     can_reconcile,
@@ -49,10 +42,15 @@ from coterie.client.member.consumer_protocol.states import (
 )
 from coterie.client.member.consumer_protocol.subscribing import (
     can_join,
+    close_due,
+    finish,
+    has_left,
     metadata_answered,
     metadata_changed,
+    prepare_leaving,
     rejoin_asked,
     start_joining,
+    start_leaving,
     subscribe,
 )
 from coterie.client.member.effects import Effects
@@ -64,11 +62,13 @@ from coterie.client.member.membership import (
     Rule,
     can_raise_failure,
     counted,
+    described,
     positions_answered,
     raise_failure,
     retry_due,
-    seconds,
     take_steps,
+    waits_for_poll,
+    waits_in_either_protocol,
     when_closed,
 )
 from coterie.client.member.offset_commit import can_send, send_pending_requests
@@ -160,30 +160,10 @@ class ConsumerMembership(ConsumerMemberData):
 
     def explain(self, now_ms: int) -> str:
         """Describe what the member is doing, in which epoch, what it waits for, and since when."""
-        return explain(self, now_ms)
+        return described(self, now_ms, DOING[self.state], "member epoch", _waits_for(self, now_ms))
 
 
-def explain(member: ConsumerMemberData, now_ms: int) -> str:
-    who = f'member "{member.member_id}"' if member.member_id else "a consumer without a member id"
-    if member.settings.group_instance_id is not None:
-        who += f' (instance "{member.settings.group_instance_id}")'
-    since = f" for {seconds(now_ms - member.state_since_ms)}" if member.state_since_ms else ""
-    sentences = [f'{who} of group "{member.settings.group_id}" is {member.state}{since}: it {DOING[member.state]}']
-    if member.has_generation:
-        sentences.append(f"member epoch {member.generation_id}, {counted(len(member.assigned), 'partition')}")
-    elif member.assigned:
-        sentences.append(f"it has lost {counted(len(member.assigned), 'partition')}; the next poll calls the listener")
-    if member.failure is not None:
-        sentences.append(str(member.failure))
-    if waits := _waits_for(member, now_ms):
-        sentences.append(f"it waits for {waits}")
-    if member.pending_requests:
-        kinds = sorted({pending.kind.value for pending in member.pending_requests.values()})
-        sentences.append(f"{counted(len(member.pending_requests), 'request')} pending ({', '.join(kinds)})")
-    return "; ".join(sentences) + "."
-
-
-_ANSWERS = {
+_ANSWERS: Mapping[type, str] = {
     events.MetadataAnswered: "metadata from the cluster",
     events.PositionsAnswered: "the positions to commit",
     events.ConsumerHeartbeatAnswered: "the answer to its leave",
@@ -193,16 +173,8 @@ _ANSWERS = {
 def _waits_for(member: ConsumerMemberData, now_ms: int) -> str | None:
     if member.state is CLOSED:
         return None
-    if member.calling is not None:
-        return f"the rebalance listener to return ({member.calling.kind})"
-    if member.waiting_for is not None:
-        return _ANSWERS[type(member.waiting_for)]
-    if member.coordinator is None and member.is_finding_later:
-        return f"the next FindCoordinator request ({member.find_failures} failed)"
-    if member.coordinator is None and member.finding is not None:
-        return "the answer to FindCoordinator"
-    if member.is_backing_off:
-        return f"the end of a back-off after {counted(member.failures, 'failed attempt')}"
+    if waits := waits_in_either_protocol(member, _ANSWERS):
+        return waits
     if member.state is JOINING:
         return "the answer to its heartbeat" if member.polling or not member.stalled else "the next poll"
     if member.state is PREPARE_LEAVING and member.pending_requests:
@@ -213,7 +185,4 @@ def _waits_for(member: ConsumerMemberData, now_ms: int) -> str | None:
         return "the commit before the revocation"
     if member.state is RECONCILING and member.polling and member.unresolved:
         return f"metadata of {counted(len(member.unresolved), 'topic')} that it is assigned"
-    if member.state in {STABLE, ACKNOWLEDGING}:
-        overdue_ms = now_ms - member.poll_deadline_ms + member.settings.max_poll_interval_ms
-        return None if member.polling else f"the next poll (the last one ended {seconds(overdue_ms)} ago)"
-    return None if member.polling else "the next poll"
+    return waits_for_poll(member, now_ms, is_idle=member.state in {STABLE, ACKNOWLEDGING})

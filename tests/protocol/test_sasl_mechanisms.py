@@ -7,10 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.protocol.sasl import SaslError
-from coterie.protocol.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer, ValidToken
-from coterie.protocol.sasl.plain import PlainClient, PlainServer
-from coterie.protocol.sasl.scram import HASHES, ScramClient, ScramCredential, ScramServer, salted_password
+from coterie.protocol.sasl_mechanisms import (
+    HASHES,
+    OAuthBearerClient,
+    OAuthBearerServer,
+    PlainClient,
+    PlainServer,
+    SaslError,
+    ScramClient,
+    ScramCredential,
+    ScramServer,
+    ValidToken,
+    salted_password,
+)
 
 NAMES = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=20)
 PASSWORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)

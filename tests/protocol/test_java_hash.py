@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.protocol.java_hash import capacity_for, java_hash, map_order, spread
+from coterie.protocol.java_hash import capacity_for, hash_order, java_hash, map_order, spread, spreads
 
 anything = st.text(st.characters(exclude_categories=()))
 """Lone surrogates too: Java has them."""
@@ -121,3 +121,18 @@ def test_keys_that_come_and_go_keep_the_order_of_a_table_that_never_shrinks(
         table.put(key)
         capacity = capacity_for(len(here), capacity)
         assert sorted(here, key=lambda one: spread(one) & (capacity - 1)) == table.keys()
+
+
+def test_the_order_of_a_hash_map_does_not_depend_on_the_order_of_the_input() -> None:
+    ids = [f"consumer-{number}" for number in range(200)]
+    assert [ids[position] for position in hash_order(ids)] == map_order(ids)
+
+
+@given(st.lists(st.text(max_size=12) | st.text(st.characters(codec="ascii"), max_size=60), max_size=20))
+def test_many_hashes_at_once_are_the_same_as_one_by_one(ids: list[str]) -> None:
+    assert spreads(ids) == [spread(text) for text in ids]
+
+
+@pytest.mark.parametrize("text", ["\x7f" * 1024, "\x7f" * 2000, "", "\0"])
+def test_the_longest_ids_do_not_spill_over_into_their_neighbours(text: str) -> None:
+    assert spreads([text, "a", text]) == [spread(text), spread("a"), spread(text)]
