@@ -175,6 +175,10 @@ class PartitionLog:
         unstable = self._producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else max(self.log_start_offset, min(unstable, high_watermark))
 
+    def note_high_watermark(self, high_watermark: int) -> None:
+        """Note how far the log can be read: transactions that ended before are stable, and need not be remembered."""
+        self._producers.decide(high_watermark)
+
     def epoch_of_producer(self, producer_id: int) -> int:
         """Return the epoch with which a producer has written last; -1 if it is not known."""
         return self._producers.epoch_of(producer_id)
