@@ -17,7 +17,7 @@ RUNS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: night transactions-soak corruption coverage properties help cluster-soak demo java venv test dist style format contracts types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page
+.PHONY: night transactions-soak corruption coverage properties help cluster-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,8 +128,11 @@ pipeline-soak: venv ## the pipeline on a live Apache Kafka; killed ten times dur
 	COTERIE_PIPELINE_SOAK=1 $(BIN)/pytest tests/spark/test_pipeline.py tests/spark/test_pipeline_on_kafka.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/pipeline_kill9.py --kills $(if $(filter 300,$(KILLS)),10,$(KILLS)) $(if $(SEED),--seed $(SEED))
 
-clients-go: venv ## members with franz-go and kafka-go; needs Go, and a minute to build
+clients-go: venv ## members with franz-go and kafka-go, and transactions with franz-go; needs Go, and a minute to build
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
+
+clients-rust: venv ## transactions with the crate rdkafka; needs Rust and a C compiler, and minutes to build
+	COTERIE_RUST_CLIENTS=1 $(BIN)/pytest tests/clients/test_rust.py
 
 sample: venv ## the sample project of tests of consumers, outside this clone with the wheel: 50 tests of three client libraries
 	$(BIN)/python tests/soak/sample.py run
@@ -172,6 +175,9 @@ bench-tls: venv ## CPU per heartbeat over TLS, Coterie and Apache Kafka in one r
 
 bench-consumer-groups: venv ## consumer groups (KIP-848) of Coterie and Apache Kafka in one run; needs Java, takes 10 minutes
 	PYTHONPATH=tests $(BIN)/python bench/consumer_groups.py --json bench/results/consumer_groups.json
+
+bench-transactions: venv ## CPU of a transaction with ten records and an offset, Coterie and Apache Kafka in one run; needs Java, takes 3 minutes
+	PYTHONPATH=tests $(BIN)/python bench/transactions.py --json bench/results/transactions.json
 
 bench-spark: venv ## Coterie's Spark source and sink compared with Spark's own; needs Java and Maven
 	PYTHONPATH=tests $(BIN)/python bench/spark.py --json bench/results/spark.json

@@ -24,13 +24,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from confluent_kafka import Consumer
 from heartbeat import Link, closed_loop
-from measured import Process, coterie_serve, write_results
+from measured import Broker, Process, coterie_serve, quartiles, write_results
 
 from apache_kafka import SERVER, ApacheKafka, why_not
 from coordinator.consumer.group_world import GroupWorld
@@ -56,16 +56,6 @@ _LOADING = {
     ErrorCode.NOT_COORDINATOR,
 }
 """Kafka's answers while it makes the topic of the groups: the next pass joins again."""
-
-
-class Broker(Process):
-    """A broker that runs already."""
-
-    def __init__(self, pid: int, bootstrap: str) -> None:
-        self.pid = pid
-        self.bootstrap = bootstrap
-        host, _, port = bootstrap.rpartition(":")
-        self.where = (host, int(port))
 
 
 class Member:
@@ -154,11 +144,6 @@ def prepare(broker: Broker, topic: str, partitions: int) -> None:
             raise SystemExit("there is no coordinator")
         time.sleep(0.2)
     finder.socket.close()
-
-
-def quartiles(values: Iterable[float], digits: int = 2) -> list[float]:
-    ordered = sorted(values)
-    return [round(ordered[len(ordered) * part // 4], digits) for part in (1, 2, 3)]
 
 
 def compared(rows: Mapping[str, Sequence[float]], aim: float | None = None) -> dict[str, Any]:

@@ -7,12 +7,12 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Process", "coterie_serve", "write_results"]
+__all__ = ["Broker", "Process", "coterie_serve", "quartiles", "write_results"]
 
 
 def coterie_serve(*options: str) -> list[str]:
@@ -61,6 +61,21 @@ class Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
+
+
+class Broker(Process):
+    """A broker that runs already."""
+
+    def __init__(self, pid: int, bootstrap: str) -> None:
+        self.pid = pid
+        self.bootstrap = bootstrap
+        host, _, port = bootstrap.rpartition(":")
+        self.where = (host, int(port))
+
+
+def quartiles(values: Iterable[float], digits: int = 2) -> list[float]:
+    ordered = sorted(values)
+    return [round(ordered[len(ordered) * part // 4], digits) for part in (1, 2, 3)]
 
 
 def write_results(path: str | None, figures: dict[str, Any]) -> None:

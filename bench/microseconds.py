@@ -1,6 +1,7 @@
-"""Where the microseconds of a heartbeat, a commit, a fetch of offsets and a join go, from a profile.
+"""Where the microseconds of a heartbeat, a commit, a fetch of offsets, a join and a transaction go, from a profile.
 
-    .venv/bin/python bench/microseconds.py [heartbeat commit fetch join] [--partitions 1 10 100] [--functions 15]
+    .venv/bin/python bench/microseconds.py [heartbeat commit fetch join transaction] [--partitions 1 10 100]
+                                           [--functions 15]
 
 A node without sockets is asked by 100 clients in turn; its logs are on disk, and every flush is done, in this thread.
 First it is measured as it is: CPU of this process for a request, and how much of that is the disk's. Then again under
@@ -16,10 +17,13 @@ import pstats
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from transaction_frames import STEPS, TransactionFrames, answer_of
 
 import coterie
 from coterie.broker.broker_effects import Flush, Send, Starting, TimersDue, Work
@@ -30,6 +34,7 @@ from coterie.protocol.apis import (
     create_topics,
     find_coordinator,
     heartbeat,
+    init_producer_id,
     join_group,
     offset_commit,
     offset_fetch,
@@ -58,7 +63,8 @@ class Bench:
 
     def __init__(self, data: str) -> None:
         self.now_ms = 1_000
-        self.disk_s = 0.0
+        self.outside_s: Counter[str] = Counter()
+        """Seconds of CPU of the disk, and of clients that prepare their requests."""
         self.profile: cProfile.Profile | None = None
         self.cluster = Cluster(DiskFiles(data), BrokerSettings(), self.now_ms, fresh_id=uuid4, sync=True, nodes=1)
         (self.node,) = self.cluster.nodes.values()
@@ -84,14 +90,20 @@ class Bench:
     def settle(self) -> None:
         while self._disk:
             work = self._disk.pop(0)
-            if self.profile is not None:
-                self.profile.disable()
-            began = time.process_time()
-            ended = work.run()
-            self.disk_s += time.process_time() - began
-            if self.profile is not None:
-                self.profile.enable()
+            with self.outside("disk"):
+                ended = work.run()
             self._take(self.cluster.handle(ended, self.now_ms))
+
+    @contextmanager
+    def outside(self, what: str) -> Iterator[None]:
+        """Count the time of what is not the node's, and leave it out of the profile."""
+        if self.profile is not None:
+            self.profile.disable()
+        began = time.process_time()
+        yield
+        self.outside_s[what] += time.process_time() - began
+        if self.profile is not None:
+            self.profile.enable()
 
     def ring(self) -> None:
         """What waits for a little time, such as the first rebalance of a group."""
@@ -166,10 +178,39 @@ def rebalances_of(bench: Bench, what: str, partitions: int) -> Callable[[], None
             bench.ask([(member.connection, member.sync_frame()) for member in everybody])
 
         return rejoin
+    if what == "transaction":
+        return transactions_of(bench, everybody)
     asked = [(member.connection, _frame(member, what, partitions)) for member in everybody]
     if what == "fetch":
         bench.ask([(member.connection, _frame(member, "commit", partitions)) for member in everybody])
     return lambda: bench.ask(asked)
+
+
+def transactions_of(bench: Bench, everybody: Sequence[Member]) -> Callable[[], None]:
+    """One call: every client commits one transaction."""
+    bench.say(everybody[0].connection, find_coordinator, find_coordinator.Request(keys=["p"], key_type=1), 1)
+    open_ones = []
+    for number, member in enumerate(everybody):
+        request = init_producer_id.Request(transactional_id=member.group_id, transaction_timeout_ms=60_000)
+        ids = bench.say(member.connection, init_producer_id, request, 5)
+        assert not ids.error, ids.error
+        partitions = [(number + more) % 12 for more in range(3)]
+        who = member.member_id, member.generation_id
+        frames = TransactionFrames(member.group_id, "orders", partitions, member.group_id, who, bench.now_ms)
+        frames.begin(ids.producer_id, ids.producer_epoch)
+        open_ones.append((member.connection, frames))
+
+    def commit_all() -> None:
+        for step in range(len(STEPS)):
+            bench.ask([(connection, bytes(frames.frames[step][4:])) for connection, frames in open_ones])
+            with bench.outside("clients"):
+                for connection, frames in open_ones:
+                    error, answer = answer_of(step, bench.answers[connection][4:])
+                    assert not error, error
+                    if step == len(STEPS) - 1:
+                        frames.begin(answer.producer_id, answer.producer_epoch)
+
+    return commit_all
 
 
 def _frame(member: Member, what: str, partitions: int) -> bytes:
@@ -221,14 +262,15 @@ def measure(what: str, partitions: int, functions: int) -> str:
         action = rebalances_of(bench, what, partitions)
         for _ in range(3):
             action()
-        bench.disk_s = 0.0
+        bench.outside_s.clear()
         began = time.process_time()
         for _ in range(REPEATS):
             action()
-        spent = time.process_time() - began
+        spent = time.process_time() - began - bench.outside_s["clients"]
         per_request = 1e6 / (REPEATS * CLIENTS)
         of = f" of {partitions} partitions" if what in {"commit", "fetch"} else ""
-        head = f"{what}{of}: {spent * per_request:.1f} us, of these {bench.disk_s * per_request:.1f} for the disk"
+        disk_s = bench.outside_s["disk"]
+        head = f"{what}{of}: {spent * per_request:.1f} us, of these {disk_s * per_request:.1f} for the disk"
         return f"{head}\n{profiled(bench, action, functions)}" if functions else head
 
 

@@ -182,7 +182,8 @@ class ApacheKafka:
     """One KRaft node on free ports of 127.0.0.1, with a data directory of its own that lives as long as the `with`.
 
     It starts fast. For a benchmark, give it the flags of a server: `flags=SERVER`. It logs warnings, and what
-    `loggers` ask for: `{"org.apache.kafka.coordinator.group": "INFO"}`.
+    `loggers` ask for: `{"org.apache.kafka.coordinator.group": "INFO"}`. It has the newest level of each feature, and of
+    those in `features` the level that is given.
     """
 
     def __init__(
@@ -192,9 +193,11 @@ class ApacheKafka:
         heap: str = "512m",
         flags: Sequence[str] | None = None,
         loggers: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         self.properties = {**_PROPERTIES, **(properties or {})}
         self.loggers = loggers or {}
+        self.features = features or {}
         self.heap = heap
         self.flags = flags
         self.port, self._controller_port = free_ports(2)
@@ -278,7 +281,7 @@ class ApacheKafka:
 
     def _format_options(self) -> Sequence[str]:
         """What the data directory is formatted with, besides the cluster's id."""
-        return ()
+        return [option for name, level in self.features.items() for option in ("--feature", f"{name}={level}")]
 
     def _write_properties(self) -> None:
         clients = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._listeners().items())

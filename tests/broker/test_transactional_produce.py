@@ -208,3 +208,18 @@ def test_idempotent_batches() -> None:
     assert not send(b"a", b"b", sequence=last, producer_id=901).error
     assert not send(b"c", sequence=1, producer_id=901).error
     assert send(b"a", sequence=-1, producer_id=902).error is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("sync", [True, False], ids=["synced", "left to the system"])
+def test_a_log_without_readers_does_not_remember_ended_transactions(*, sync: bool) -> None:
+    """TL3: a marker below the high watermark decides; nobody need read the log for that."""
+    world, client = world_with_topics(sync=sync)
+    client.find_coordinator()
+    for number in range(3):
+        assert not client.write(b"a").error
+        assert client.commit_offsets({T0: number}) == [NONE]
+        assert not client.end(commit=number > 0).error
+    logs = world.cluster.directory.logs
+    written = [log for log in logs.values() if log.log_end_offset and log.producer_count]
+    assert len(written) == 2
+    assert not any(log._producers._ended for log in written)

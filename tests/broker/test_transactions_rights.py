@@ -1,4 +1,4 @@
-"""The rights that transactions need, as Kafka asks for them (TI8; the rest was read in KafkaApis)."""
+"""The rights that transactions need, as Kafka asks for them; tests/conformance/acls has its answers (TI8)."""
 
 from __future__ import annotations
 

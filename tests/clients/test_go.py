@@ -1,5 +1,7 @@
 """franz-go and kafka-go: the newest protocol there is and one of the oldest, JoinGroup v2 and Heartbeat v0.
 
+franz-go has transactions as well, with the newest requests.
+
 franz-go is also a member of consumer groups (KIP-848). It falls back to the classic protocol without a word, so those
 tests ask the broker which protocol the members use.
 
@@ -20,6 +22,7 @@ import pytest
 
 from apache_kafka import needs_apache_kafka
 from clients import test_assignors, test_consumer_groups, test_members
+from clients import transactional_programs as situations
 from clients.either import EitherBroker, apache_kafka, coterie
 from clients.harness import BrokerProcess, Crew
 from clients.laws import check_laws, witness_of
@@ -44,7 +47,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the programs. It is made for the tests; modules come from where Go is told to take them."""
     target = tmp_path_factory.mktemp("go")
     shutil.copytree(Path(__file__).with_name("go"), target, dirs_exist_ok=True)
-    binaries = [f"./{program}" for program in (*PROGRAMS.values(), "secured")]
+    binaries = [f"./{program}" for program in (*PROGRAMS.values(), "secured", "transactions")]
     done = subprocess.run(
         ["go", "build", "-o", f"{target}/bin/", *binaries], cwd=target, capture_output=True, text=True, check=False
     )
@@ -263,7 +266,7 @@ def test_static_members_of_franz_go_change_their_protocol(crew: Crew, topics: To
 def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EitherBroker]:
     """One for what clients cannot do, which must be the same on both."""
     starts = {"coterie": coterie, "kafka": apache_kafka}
-    settings = {**QUICK_GROUPS, "group.initial.rebalance.delay.ms": "0"}
+    settings = {**QUICK_GROUPS, **situations.QUICK_TIMEOUTS, "group.initial.rebalance.delay.ms": "0"}
     with starts[request.param](tmp_path_factory.mktemp(request.param), settings) as running:
         yield running
 
@@ -323,6 +326,31 @@ def test_a_group_of_kafka_go_is_upgraded_only_when_it_is_empty(either: EitherBro
         assert again.told("error")[0]["error"].startswith("[-1] Unknown")
         assert protocols(crew) == {new.client_id: "consumer"}
         judge(either, name, [witness_of(member) for member in crew.members], topics.of(places))
+
+
+def test_franz_go_commits_and_aborts(built: Path, either: EitherBroker, name: str) -> None:
+    situations.check_commits_and_aborts(built / "transactions", either, name)
+
+
+def test_franz_go_fences_an_older_producer(built: Path, either: EitherBroker, name: str) -> None:
+    error = situations.check_fencing(built / "transactions", either, name)
+    assert "PRODUCER_FENCED" in error, error
+
+
+def test_a_transaction_of_franz_go_times_out(built: Path, either: EitherBroker, name: str) -> None:
+    """TT2: franz-go 1.22 gives up after a commit that is too late. After a record that is too late it can go on."""
+    error, after = situations.check_timeout(built / "transactions", either, name, "commit")
+    assert "INVALID_TXN_STATE" in error and "INVALID_TXN_STATE" in after, (error, after)
+    error, after = situations.check_timeout(built / "transactions", either, f"{name}-2", "send")
+    assert "INVALID_PRODUCER_EPOCH" in error and not after, (error, after)
+
+
+def test_franz_go_reads_processes_and_writes(built: Path, either: EitherBroker, name: str) -> None:
+    situations.check_read_process_write(built / "transactions", either, name)
+
+
+def test_franz_go_goes_on_after_a_crash(built: Path, either: EitherBroker, name: str) -> None:
+    situations.check_crash(built / "transactions", either, name)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 
 from apache_kafka import java_command, needs_apache_kafka
+from clients.either import EitherBroker
 from clients.harness import BrokerProcess
 from clients.producing import Topics
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.real_time
 PATIENCE_S = 90.0
 
 
-def values_in(broker: BrokerProcess, topic: str, *, committed: bool = True) -> list[bytes]:
+def values_in(broker: BrokerProcess | EitherBroker, topic: str, *, committed: bool = True) -> list[bytes]:
     """All that a reader sees, up to the end that it is told."""
     consumer = Consumer(
         {

@@ -218,6 +218,60 @@ def test_what_is_our_own_is_stored_as_if_it_had_been_checked(files: Files, stamp
         assert ours.read(offset, 1, 18) == checked.read(offset, 1, 18)
 
 
+@pytest.mark.parametrize("stamped", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])
+def test_our_own_transactions_are_stored_as_if_they_had_been_checked(files: Files, stamped: TimestampType) -> None:
+    """TL1, TO4: records and markers, and what the log knows of their producers."""
+    config = replace(SMALL, message_timestamp_type=stamped)
+    ours, checked = (PartitionLog.open(files, path, config, NOW) for path in ("ours-0", "checked-0"))
+    for log in (ours, checked):
+        log.lead(3)
+    for number in range(8):
+        producer_id, epoch = producer = number % 2, number
+        content = [BatchRecord(b"k", b"v", NOW), BatchRecord(b"gone", None, NOW)]
+        pending = build_batch(
+            content, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True
+        )
+        taken = checked.append(pending, NOW, Origin.COORDINATOR)
+        assert ours.append_own([(b"k", b"v"), (b"gone", None)], NOW, producer) == taken.base_offset
+        end = EndMarker(number % 3 > 0, number)
+        marker = build_marker(end, producer_id=producer_id, producer_epoch=epoch, timestamp=NOW)
+        taken = checked.append(marker, NOW, Origin.COORDINATOR)
+        assert ours.append_marker(end, producer, NOW) == taken.base_offset
+    assert ours.segment_count == checked.segment_count > 1 and ours.size == checked.size
+    for offset in range(24):
+        data = ours.read(offset, 1, 24)
+        assert data == checked.read(offset, 1, 24)
+        assert ours.aborted_transactions(offset, data) == checked.aborted_transactions(offset, data)
+    assert [(key, repr(one), since) for key, one, since in ours.producers()] == [
+        (key, repr(one), since) for key, one, since in checked.producers()
+    ]
+
+
+def test_our_own_transactions_are_refused_where_anothers_would_be(files: Files) -> None:
+    """TL7: the epoch and the coordinator's epoch must not be older, and nothing is written then."""
+    log = opened(files)
+    log.append_own([(b"k", b"v")], NOW, (7, 3))
+    refused = {
+        ErrorCode.INVALID_PRODUCER_EPOCH: [
+            lambda: log.append_own([(b"k", b"v")], NOW, (7, 2)),
+            lambda: log.append_marker(EndMarker(committed=True), (7, 2), NOW),
+            lambda: log.append_marker(EndMarker(committed=True), (7, 3), NOW, is_strict=True),
+        ],
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED: [
+            lambda: log.append_marker(EndMarker(committed=True, coordinator_epoch=4), (7, 4), NOW)
+        ],
+    }
+    log.append_marker(EndMarker(committed=True, coordinator_epoch=5), (7, 3), NOW)
+    log.append_own([(b"k", b"v")], NOW, (7, 3))
+    end = log.log_end_offset
+    for code, writes in refused.items():
+        for write in writes:
+            with pytest.raises(RefusedError) as caught:
+                write()
+            assert caught.value.code is code
+    assert log.log_end_offset == end
+
+
 def test_what_is_our_own_is_refused_where_anything_would_be(files: Files) -> None:
     log = PartitionLog.open(files, "t-0", replace(SMALL, max_message_bytes=200), NOW)
     with pytest.raises(RefusedError, match=r"a batch of \d+ bytes; max.message.bytes allows 200") as refused:

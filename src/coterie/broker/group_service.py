@@ -22,8 +22,8 @@ from coterie.protocol.apis import offset_commit
 from coterie.protocol.batch import batches
 from coterie.protocol.messages import CommittedOffset
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.protocol.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
-from coterie.storage import LogError, Origin, PartitionLog
+from coterie.protocol.records import EndMarker, marker_of, raw_records
+from coterie.storage import LogError, PartitionLog
 from coterie.structs import replace
 
 __all__ = ["GroupService", "read_some"]
@@ -136,12 +136,7 @@ class GroupService(CoordinatorService):
             return self._appended(batch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
         at_ms = self.wall.at(now_ms)
         try:
-            if batch.producer_id is None:
-                batch.then.base_offset = log.append_own(batch.records, at_ms)
-            else:
-                packed, is_strict = _packed(batch, at_ms), batch.is_strict
-                appended = log.append(packed, at_ms, Origin.COORDINATOR, is_strict=is_strict)
-                batch.then.base_offset = appended.base_offset
+            batch.then.base_offset = _append_to(log, batch, at_ms)
         except LogError as error:
             trouble = self.reporter.trouble(str(error), now_ms)
             return [trouble, *self._appended(batch, error.code, now_ms)]
@@ -153,18 +148,13 @@ class GroupService(CoordinatorService):
         return self.perform(self.coordinator.handle(batch.then, now_ms), now_ms)
 
 
-def _packed(batch: AppendBatch, at_ms: int) -> bytearray:
-    """Return a batch of a transaction, or the marker that ends one."""
-    assert batch.producer_id is not None
-    producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
-    if batch.marker is not None:
-        marker = EndMarker(batch.marker, batch.coordinator_epoch)
-        return build_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=at_ms)
-    builder = BatchBuilder(NO_LIMIT)
-    builder.extend(batch.records, at_ms)
-    return builder.finish(
-        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, is_transactional=True
-    )
+def _append_to(log: PartitionLog, batch: AppendBatch, at_ms: int) -> int:
+    """Append records, records of a transaction, or the marker that ends one; return the first offset."""
+    producer = None if batch.producer_id is None else (batch.producer_id, batch.producer_epoch)
+    if batch.marker is None or producer is None:
+        return log.append_own(batch.records, at_ms, producer)
+    marker = EndMarker(batch.marker, batch.coordinator_epoch)
+    return log.append_marker(marker, producer, at_ms, is_strict=batch.is_strict)
 
 
 def read_some(log: PartitionLog, offset: int, replay: Replay) -> int:

@@ -19,8 +19,8 @@ from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import TransactionMarker
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.protocol.records import EndMarker, build_marker
-from coterie.storage import DataDirectory, LogError, Origin
+from coterie.protocol.records import EndMarker
+from coterie.storage import DataDirectory, LogError
 
 __all__ = ["Marker", "MarkerWriter"]
 
@@ -78,14 +78,9 @@ class MarkerWriter:
                 now_ms,
             )
         at_ms = self._wall.at(now_ms)
-        data = build_marker(
-            EndMarker(marker.committed, marker.coordinator_epoch),
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            timestamp=at_ms,
-        )
+        end = EndMarker(marker.committed, marker.coordinator_epoch)
         try:
-            log.append(data, at_ms, Origin.COORDINATOR, is_strict=marker.is_strict)
+            log.append_marker(end, (marker.producer_id, marker.producer_epoch), at_ms, is_strict=marker.is_strict)
         except LogError as error:
             effects: Effects = []
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:

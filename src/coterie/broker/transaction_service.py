@@ -70,19 +70,21 @@ class TransactionService(CoordinatorService):
     def perform(self, effects: Sequence[Any], now_ms: int) -> Effects:
         out: Effects = []
         for effect in effects:
-            if isinstance(effect, Reply):
-                answer: Callable[[Any, int], Effects] = effect.token  # type: ignore[assignment]
-                out += answer(effect.answer, now_ms)
-            elif isinstance(effect, PersistTransaction):
+            kind = type(effect)
+            if kind is PersistTransaction:
                 out += self._append(effect, now_ms)
-            elif isinstance(effect, WriteMarkers):
+            elif kind is Reply:
+                answer: Callable[[Any, int], Effects] = effect.token
+                out += answer(effect.answer, now_ms)
+            elif kind is WriteMarkers:
                 for partition in effect.partitions:
                     out += self._mark(effect, partition, now_ms)
-            elif isinstance(effect, NeedProducerId):
+            elif kind is NeedProducerId:
                 out += self.producer_ids.generate(None, partial(self._give, effect), now_ms)
             else:
-                assert isinstance(effect, TryLater)
-                self._later(("completion", effect.event.transactional_id), partial(self.ask, effect.event), now_ms)
+                assert kind is TryLater
+                key = "completion", effect.event.transaction.transactional_id
+                self._later(key, partial(self.ask, effect.event), now_ms)
         return out
 
     def _give(self, effect: NeedProducerId, producer_id: int | None, now_ms: int) -> Effects:
@@ -101,8 +103,7 @@ class TransactionService(CoordinatorService):
 
     def _append(self, effect: PersistTransaction, now_ms: int) -> Effects:
         """Write a record: a batch of its own, as Kafka writes them; it is durable with the next flush."""
-        partition = self.coordinator.partition_of(effect.record.transactional_id)
-        log = self.replicas.log(self.topic, partition)
+        log = self.replicas.log(self.topic, effect.then.transaction.partition)
         if log is None:
             return self._appended(effect.then, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
         try:

@@ -46,6 +46,8 @@ _DELETE_HORIZON_BIT = 0x40
 
 MAX_SEQUENCE = 2**31 - 1
 NO_TIMESTAMP = NO_PRODUCER_ID = NO_PRODUCER_EPOCH = NO_SEQUENCE = -1
+OF_TRANSACTION, OF_MARKER = _TRANSACTIONAL_BIT, _TRANSACTIONAL_BIT | _CONTROL_BIT
+"""The attributes of a batch in a transaction, and of the marker that ends one; neither is compressed."""
 
 
 class BatchError(MalformedError):
@@ -324,15 +326,32 @@ def pack_header(header: BatchHeader, body: bytes) -> bytearray:
     return data
 
 
+class BatchWriter(NamedTuple):
+    """Who writes a batch: the attributes, the producer and the sequence in its header."""
+
+    attributes: int = 0
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER = BatchWriter()
+
+
 def pack_placed(
-    body: bytes, count: int, timestamp: int, base_offset: int, leader_epoch: int
+    body: bytes, count: int, timestamp: int, base_offset: int, leader_epoch: int, writer: BatchWriter = NO_PRODUCER
 ) -> tuple[bytearray, BatchHeader]:
-    """A batch of records of one time, not compressed and of no producer, in its place in the log; and its header."""
-    after = _AFTER_CRC.pack(0, count - 1, timestamp, timestamp, -1, -1, -1, count) + body
+    """A batch of records of one time, not compressed, in its place in the log; and its header."""
+    attributes, producer_id, producer_epoch, base_sequence = writer
+    after = (
+        _AFTER_CRC.pack(attributes, count - 1, timestamp, timestamp, producer_id, producer_epoch, base_sequence, count)
+        + body
+    )
     length, crc = len(after) + _CRC_AT + 4 - _PREFIX, crc32c(after)
     header = BatchHeader(
-        base_offset, length, leader_epoch, _MAGIC, crc, 0, count - 1, timestamp, timestamp, -1, -1, -1, count
-    )
+        base_offset, length, leader_epoch, _MAGIC, crc, attributes, count - 1, timestamp, timestamp,
+        producer_id, producer_epoch, base_sequence, count,
+    )  # fmt: skip
     data = bytearray(_BEFORE_CRC.pack(base_offset, length, leader_epoch, _MAGIC, crc))
     data += after
     return data, header

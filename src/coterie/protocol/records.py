@@ -27,11 +27,15 @@ from coterie.protocol._pure_records import (
 )
 from coterie.protocol.batch import (
     HEADER_SIZE,
+    NO_PRODUCER,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    OF_MARKER,
+    OF_TRANSACTION,
     BatchHeader,
+    BatchWriter,
     Compression,
     TimestampType,
     attributes_of,
@@ -59,6 +63,7 @@ __all__ = [
     "build_batch",
     "build_marker",
     "build_placed_batch",
+    "build_placed_marker",
     "emptied",
     "joined",
     "marker_of",
@@ -88,6 +93,7 @@ MAX_OFFSET = (1 << 63) - 1
 NO_LIMIT = (1 << 31) - 1
 
 _MARKER_KEY, _MARKER_VALUE = Struct(">hh"), Struct(">hi")
+_MARKER_RECORD = Struct(">BxxxBhhBhiB")  # its size, three zeros, size and content of key and value, no headers
 _ABORT, _COMMIT = 0, 1
 
 
@@ -234,32 +240,41 @@ def joined(many: Sequence[Sequence[Pair]]) -> Sequence[Pair]:
 
 
 def build_placed_batch(
-    pairs: Iterable[Pair], timestamp: int, base_offset: int, leader_epoch: int
+    pairs: Iterable[Pair],
+    timestamp: int,
+    base_offset: int,
+    leader_epoch: int,
+    producer: tuple[int, int] | None = None,
 ) -> tuple[bytearray, BatchHeader]:
-    """A batch of keys and values of one time, in its place in the log: nothing of it needs to be looked at again."""
+    """A batch of keys and values of one time, in its place in the log: nothing of it needs to be looked at again.
+
+    `producer` is the id and the epoch of the producer whose transaction it is part of.
+    """
     writer = RecordWriter(NO_LIMIT)
     if type(pairs) is OffsetPairs:
         for rows, key, tail in pairs.pieces:
             writer.extend_offsets(rows, key, tail, timestamp)
     else:
         writer.extend(pairs, timestamp)
-    return pack_placed(bytes(writer.plain()), writer.count, timestamp, base_offset, leader_epoch)
+    of = NO_PRODUCER if producer is None else BatchWriter(OF_TRANSACTION, *producer, base_sequence=0)
+    return pack_placed(bytes(writer.plain()), writer.count, timestamp, base_offset, leader_epoch, of)
 
 
 # --- transaction markers ----------------------------------------------------------------------------------------------
 
 
 def build_marker(marker: EndMarker, *, producer_id: int, producer_epoch: int, timestamp: int) -> bytearray:
-    """The control batch that ends the producer's transaction in this partition."""
-    key = _MARKER_KEY.pack(0, _COMMIT if marker.committed else _ABORT)
-    value = _MARKER_VALUE.pack(0, marker.coordinator_epoch)
-    return build_batch(
-        [BatchRecord(key, value, timestamp)],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-    )
+    """The control batch that ends the producer's transaction in this partition, to be given its place by the log."""
+    return build_placed_marker(marker, (producer_id, producer_epoch), timestamp, 0, -1)[0]
+
+
+def build_placed_marker(
+    marker: EndMarker, producer: tuple[int, int], timestamp: int, base_offset: int, leader_epoch: int
+) -> tuple[bytearray, BatchHeader]:
+    """The control batch that ends the transaction of a producer id and epoch, in its place in the log (TL1)."""
+    kind = _COMMIT if marker.committed else _ABORT
+    record = _MARKER_RECORD.pack(0x20, 0x08, 0, kind, 0x0C, 0, marker.coordinator_epoch, 0)
+    return pack_placed(record, 1, timestamp, base_offset, leader_epoch, BatchWriter(OF_MARKER, *producer))
 
 
 def marker_of(data: Buffer, header: BatchHeader, at: int = 0) -> EndMarker | None:

@@ -13,7 +13,7 @@ from enum import IntEnum
 from struct import Struct
 
 from coterie.errors import MalformedError
-from coterie.protocol.buffer import Buffer, Reader, Writer
+from coterie.protocol.buffer import Buffer, Reader, Writer, uvarint
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 NONE = -1
@@ -24,7 +24,9 @@ Partition = tuple[str, int]
 _KEY_VERSION = 0
 _VALUE_VERSION = 1
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION, _NEXT_EPOCH = range(4)
-_INT64, _INT16 = Struct(">q"), Struct(">h")
+_INT64, _INT32, _INT16 = Struct(">q"), Struct(">i"), Struct(">h")
+_VALUE_HEAD, _TIMES = Struct(">hqhib"), Struct(">qq")
+_TAGGED_INT64, _TAGGED_INT16 = Struct(">BBq"), Struct(">BBh")
 
 
 class TransactionStatus(IntEnum):
@@ -138,37 +140,26 @@ def write_transaction_record(record: TransactionRecord) -> tuple[bytes, bytes | 
 
 
 def write_transaction_value(value: TransactionValue) -> bytes:
-    writer = Writer()
-    writer.int16(_VALUE_VERSION)
-    writer.int64(value.producer_id)
-    writer.int16(value.producer_epoch)
-    writer.int32(value.timeout_ms)
-    writer.int8(value.status)
-    if value.status is TransactionStatus.EMPTY:
-        writer.uvarint(0)  # null: there is no transaction
-    else:
-        _write_partitions(writer, value.partitions)
-    writer.int64(value.last_update_ms)
-    writer.int64(value.start_ms)
-    tags: dict[int, bytes] = {}
+    head = _VALUE_HEAD.pack(_VALUE_VERSION, value.producer_id, value.producer_epoch, value.timeout_ms, value.status)
+    # null in Empty: there is no transaction
+    partitions = b"\0" if value.status is TransactionStatus.EMPTY else _written_partitions(value.partitions)
+    times = _TIMES.pack(value.last_update_ms, value.start_ms)
+    tags = []
     if value.previous_producer_id != NONE:
-        tags[_PREVIOUS_PRODUCER_ID] = _INT64.pack(value.previous_producer_id)
+        tags.append(_TAGGED_INT64.pack(_PREVIOUS_PRODUCER_ID, _INT64.size, value.previous_producer_id))
     if value.next_producer_id != NONE:
-        tags[_NEXT_PRODUCER_ID] = _INT64.pack(value.next_producer_id)
+        tags.append(_TAGGED_INT64.pack(_NEXT_PRODUCER_ID, _INT64.size, value.next_producer_id))
     if value.client_version:
-        tags[_CLIENT_VERSION] = _INT16.pack(value.client_version)
-    writer.tagged_fields(tags)
-    return writer.done()
+        tags.append(_TAGGED_INT16.pack(_CLIENT_VERSION, _INT16.size, value.client_version))
+    return b"".join((head, partitions, times, bytes((len(tags),)), *tags))
 
 
-def _write_partitions(writer: Writer, partitions: Iterable[Partition]) -> None:
-    by_topic: dict[str, list[int]] = {}
+def _written_partitions(partitions: Iterable[Partition]) -> bytes:
+    by_topic: dict[str, list[bytes]] = {}
     for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(number)
-    writer.compact_array_length(len(by_topic))
+        by_topic.setdefault(topic, []).append(_INT32.pack(number))
+    parts = [uvarint(len(by_topic) + 1)]
     for topic, numbers in by_topic.items():
-        writer.compact_string(topic)
-        writer.compact_array_length(len(numbers))
-        for number in numbers:
-            writer.int32(number)
-        writer.tagged_fields({})
+        name = topic.encode()
+        parts += (uvarint(len(name) + 1), name, uvarint(len(numbers) + 1), *numbers, b"\0")
+    return b"".join(parts)

@@ -19,7 +19,7 @@ from typing import Self
 
 from coterie.protocol.batch import NO_TIMESTAMP, BatchHeader, TimestampType, end_of, stamp_time, writable
 from coterie.protocol.buffer import Buffer
-from coterie.protocol.records import build_placed_batch
+from coterie.protocol.records import EndMarker, build_placed_batch, build_placed_marker
 from coterie.storage.cleanup import (
     Compactable,
     DeletedSegment,
@@ -175,6 +175,10 @@ class PartitionLog:
         unstable = self._producers.first_unstable_offset(high_watermark)
         return high_watermark if unstable is None else max(self.log_start_offset, min(unstable, high_watermark))
 
+    def note_high_watermark(self, high_watermark: int) -> None:
+        """Note how far the log can be read: transactions that ended before are stable, and need not be remembered."""
+        self._producers.decide(high_watermark)
+
     def epoch_of_producer(self, producer_id: int) -> int:
         """Return the epoch with which a producer has written last; -1 if it is not known."""
         return self._producers.epoch_of(producer_id)
@@ -249,19 +253,47 @@ class PartitionLog:
         append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         return LogAppendInfo(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start_offset)
 
-    def append_own(self, pairs: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
-        """Append keys and values of the broker itself, outside of transactions; return the offset of the first.
+    def append_own(
+        self,
+        pairs: Sequence[tuple[bytes, bytes | None]],
+        now_ms: int,
+        producer: tuple[int, int] | None = None,
+    ) -> int:
+        """Append keys and values of the broker itself; return the offset of the first. They need no validation.
 
-        They need no validation.
+        `producer` is the id and the epoch of the producer whose transaction they are part of.
         """
         self._check_uncut()
-        data, header = build_placed_batch(pairs, now_ms, self.log_end_offset, max(self.leader_epoch, 0))
-        if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-            stamp_time(data, 0, TimestampType.LOG_APPEND_TIME, now_ms)
+        data, header = build_placed_batch(pairs, now_ms, self.log_end_offset, max(self.leader_epoch, 0), producer)
         if len(data) > self.config.max_message_bytes:
             raise too_large(len(data), self.config.max_message_bytes)
-        self._store(data, [header], now_ms)
+        if producer is not None:
+            self._producers.check_coordinator(header, None)
+        self._append_built(data, header, now_ms)
+        if producer is not None:
+            self._producers.note(header)
         return header.base_offset
+
+    def append_marker(
+        self, marker: EndMarker, producer: tuple[int, int], now_ms: int, *, is_strict: bool = False
+    ) -> int:
+        """End the transaction of a producer id and epoch; return the offset of the marker.
+
+        `is_strict` is for KIP-890: the marker bumps the epoch.
+        """
+        self._check_uncut()
+        data, header = build_placed_marker(marker, producer, now_ms, self.log_end_offset, max(self.leader_epoch, 0))
+        self._producers.check_coordinator(header, marker, must_bump_epoch=is_strict)
+        self._append_built(data, header, now_ms)
+        aborted = self._producers.note(header, marker)
+        if aborted is not None:
+            self._active.note_aborted(aborted)
+        return header.base_offset
+
+    def _append_built(self, data: bytearray, header: BatchHeader, now_ms: int) -> None:
+        if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            stamp_time(data, 0, TimestampType.LOG_APPEND_TIME, now_ms)
+        self._store(data, [header], now_ms)
 
     def _store(self, buffer: Buffer, placed: list[BatchHeader], now_ms: int) -> None:
         self._is_untouched = self._is_new = False
@@ -312,7 +344,7 @@ class PartitionLog:
         if active.size == 0:
             self._active_since_ms = now_ms
             return
-        newest = max([header.max_timestamp for header in placed])
+        newest = placed[0].max_timestamp if len(placed) == 1 else max([header.max_timestamp for header in placed])
         first = active.first_timestamp
         waited = newest - first if first is not None and first >= 0 else now_ms - self._active_since_ms
         if (

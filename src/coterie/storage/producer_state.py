@@ -87,14 +87,18 @@ class ProducerStateManager:
 
         A marker that a crash may still take away decides nothing.
         """
+        self.decide(high_watermark)
+        first = self.first_open_offset
+        if not self._ended:
+            return first
+        first_ended = min(start for start, _ in self._ended)
+        return first_ended if first is None else min(first, first_ended)
+
+    def decide(self, high_watermark: int) -> None:
+        """Forget the ended transactions whose marker is below the high watermark: they are stable."""
         ended = self._ended
         while ended and ended[0][1] < high_watermark:
             ended.popleft()
-        first = self.first_open_offset
-        if not ended:
-            return first
-        first_ended = min(start for start, _ in ended)
-        return first_ended if first is None else min(first, first_ended)
 
     def epoch_of(self, producer_id: int) -> int:
         """Return the epoch of a producer; -1 if it is not known."""

@@ -89,6 +89,7 @@ class MemoryRows:
         self._firsts = array("q")
         self._seconds = array("q")
         self._is_whole = True
+        self.encoded_size = 0
 
     def __len__(self) -> int:
         return len(self._firsts)
@@ -105,15 +106,12 @@ class MemoryRows:
     def append(self, first: int, second: int) -> None:
         self._firsts.append(first)
         self._seconds.append(second)
+        self.encoded_size += self._shape.size
 
     def ends_well(self) -> bool:
         """Return whether each row is beyond the one before; rows read from a file may not be."""
         columns = (self._firsts, self._seconds)
         return self._is_whole and all(all(map(lt, column, islice(column, 1, None))) for column in columns)
-
-    @property
-    def encoded_size(self) -> int:
-        return len(self._firsts) * self._shape.size
 
     def encode(self) -> bytes:
         return b"".join(map(self._shape.pack, self._firsts, self._seconds))

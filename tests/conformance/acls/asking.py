@@ -15,6 +15,7 @@ from conformance.acls.cells import (
     COMMITTED,
     DOOMED,
     NEW,
+    OPEN,
     PRINCIPALS,
     REQUESTS,
     TOPICS,
@@ -41,6 +42,7 @@ class Broker(ABC):
 
     def __init__(self) -> None:
         self.ids: dict[str, UUID] = {UNKNOWN_ID: UNKNOWN}
+        self._producers: dict[str, tuple[int, int]] = {}
 
     @abstractmethod
     def ask(self, user: str, api: str, version: int, values: Mapping[str, Any]) -> Any:
@@ -74,6 +76,9 @@ class Broker(ABC):
         answer = self.ask("admin", "create_acls", 3, {"creations": tuple(creations)})
         assert not any(result.error_code for result in answer.results), answer
         self.wait("the ACLs", lambda: self._count_acls() == len(creations))
+        self._find_transaction_coordinator()
+        for transactional_id in OPEN:
+            self._begin(transactional_id)
 
     def _count_acls(self) -> int:
         everything = {
@@ -94,6 +99,39 @@ class Broker(ABC):
             return not answer.coordinators[0].error_code and self._has_committed("first")
 
         self.wait("a coordinator", is_found)
+
+    def _find_transaction_coordinator(self) -> None:
+        ids = ("x", "y", *OPEN)
+
+        def is_found() -> bool:
+            answer = self.ask("admin", "find_coordinator", 4, {"key_type": 1, "coordinator_keys": ids})
+            return not any(one.error_code for one in answer.coordinators) and all(map(self._init, ids))
+
+        self.wait("a transaction coordinator", is_found)
+
+    def _init(self, transactional_id: str | None) -> bool:
+        values = {
+            "transactional_id": transactional_id,
+            "transaction_timeout": 900_000,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+        answer = self.ask("admin", "init_producer_id", 4, values)
+        self._producers[transactional_id or ""] = answer.producer_id, answer.producer_epoch
+        return not answer.error_code
+
+    def _begin(self, transactional_id: str) -> None:
+        """Begin a transaction with `t` and `o`."""
+        producer_id, epoch = self._producers[transactional_id]
+        values = {
+            "v3_and_below_transactional_id": transactional_id,
+            "v3_and_below_producer_id": producer_id,
+            "v3_and_below_producer_epoch": epoch,
+            "v3_and_below_topics": tuple({"name": name, "partitions": (1,)} for name in ("t", "o")),
+        }
+        answer = self.ask("admin", "add_partitions_to_txn", 3, values)
+        results = [one for topic in answer.results_by_topic_v3_and_below for one in topic.results_by_partition]
+        assert not any(one.partition_error_code for one in results), answer
 
     def _produce(self, topic: str) -> None:
         partition = {"index": 0, "records": bytes(batch(b"a"))}
@@ -216,12 +254,14 @@ _LEFT_OUT = {"throttle_time", "brokers", "cluster_id", "controller_id", "is_inte
     "nodes",
     "active_producers", "record_errors"}  # fmt: skip
 """Fields that have nothing to do with rights, or whose values are a broker's own."""
-_SORTED_BY = ("name", "topic", "topic_id", "resource_name", "group_type", "user")
+_ERRORS = {"error_code": "", "partition_error_code": "", "topic_config_error_code": "configs="}
+"""The fields of errors, and what is written before them."""
+_SORTED_BY = ("name", "topic", "topic_id", "resource_name", "group_type", "user", "transactional_id")
 """Lists of things that have one of these fields have no order of their own."""
 _NUMBERS = {
     "base_offset", "log_append_time", "log_start_offset", "offset", "timestamp", "high_watermark",
     "last_stable_offset", "end_offset", "low_watermark", "producer_id", "producer_epoch", "committed_offset",
-    "generation_id", "node_id", "port", "committed_leader_epoch",
+    "generation_id", "node_id", "port", "committed_leader_epoch", "transaction_start_time",
 }  # fmt: skip
 """Of these it is only compared whether they are negative."""
 _TEXTS = {"member_id", "host", "leader"}
@@ -239,8 +279,8 @@ def written(entity: Any, names: Mapping[UUID, str]) -> str:
 
 
 def _field(name: str, value: Any, names: Mapping[UUID, str], *, is_denied: bool) -> str:
-    if name in {"error_code", "topic_config_error_code"}:
-        return f"{'' if name == 'error_code' else 'configs='}{ErrorCode(value).name}" if value else ""
+    if name in _ERRORS:
+        return f"{_ERRORS[name]}{ErrorCode(value).name}" if value else ""
     if name in {"error_message", "batch_index_error_message"}:
         return f"{name}={_message(value)}" if is_denied else ""
     if isinstance(value, UUID):

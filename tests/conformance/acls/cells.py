@@ -2,15 +2,18 @@
 
 A request names things that some principals have rights on (topics `t`, `absent`, `new` and `doomed`, groups `g`, `ga`,
 `gj` and `gd`, transactional id `x`) and things that none but a few has (topics `o`, `oabsent`, `onew` and `odoomed`,
-groups `h`, `ha` and `hd`, transactional id `y`). A cell is one request by one principal.
+groups `h`, `ha` and `hd`, transactional id `y`). A cell is one request by one principal. The transactional ids `xo` and
+`yo` have an open transaction with `t` and `o`, for the first of which there are rights. Requests for `x` and `y` have a
+producer id that is not theirs: with every right they are refused for that, and change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from broker.transactional import transactional_batch
 from coterie.protocol.acls import (
     AccessControlEntry,
     AclBinding,
@@ -28,7 +31,7 @@ NAMES = {
     AclResourceType.TOPIC: ("t", "absent", "new", "doomed"),
     AclResourceType.GROUP: ("g", "ga", "gj", "gd"),
     AclResourceType.CLUSTER: ("kafka-cluster",),
-    AclResourceType.TRANSACTIONAL_ID: ("x",),
+    AclResourceType.TRANSACTIONAL_ID: ("x", "xo"),
 }
 """The resources that ACLs are about, unless an ACL says another name."""
 SINGLE = {
@@ -44,6 +47,10 @@ SEVERAL = {
     "group-describe-topic-describe": "GROUP DESCRIBE; TOPIC DESCRIBE",
     "group-delete-topic-read": "GROUP DELETE; TOPIC READ",
     "group-all-topic-all": "GROUP ALL; TOPIC ALL",
+    "transactional-id-write-topic-write": "TRANSACTIONAL_ID WRITE; TOPIC WRITE",
+    "transactional-id-write-group-read": "TRANSACTIONAL_ID WRITE; GROUP READ",
+    "transactional-id-write-group-read-topic-read": "TRANSACTIONAL_ID WRITE; GROUP READ; TOPIC READ",
+    "transactional-id-describe-topic-describe": "TRANSACTIONAL_ID DESCRIBE; TOPIC DESCRIBE",
     "topic-describe-create": "TOPIC DESCRIBE; TOPIC CREATE",
     "topic-create-describe-configs": "TOPIC CREATE; TOPIC DESCRIBE_CONFIGS",
     "topic-describe-cluster-create": "TOPIC DESCRIBE; CLUSTER CREATE",
@@ -262,6 +269,62 @@ _ACL = {
 }
 _INIT = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
 _NOBODY = {"member_id": None, "member_epoch": -1}
+OPEN = ("xo", "yo")
+"""Transactional ids with an open transaction."""
+_STRANGER = {"producer_id": 987_654, "producer_epoch": 0}
+"""A producer that has no transactional id."""
+_ADDED = ("t", "o", "absent", "oabsent", "__consumer_offsets")
+_TRANSACTIONAL = {
+    "partition_data": ({"index": 0, "records": transactional_batch(b"a", producer=(_STRANGER["producer_id"], 0))},)
+}
+
+
+def _added(transactional_id: str, topics: Sequence[str]) -> dict[str, Any]:
+    return {"transactional_id": transactional_id, **_STRANGER, "topics": _each("name", topics, partitions=(0,))}
+
+
+def _marked(topics: Sequence[str], **more: Any) -> dict[str, Any]:
+    marker = {**_STRANGER, "transaction_result": True, "coordinator_epoch": 0, **more}
+    return {"markers": ({**marker, "topics": _each("name", topics, partition_indexes=(0,))},)}
+
+
+def _transactions() -> Iterator[Request]:
+    """Yield the requests of transactional producers."""
+    for name in ("x", "y"):
+        for topics in (("t",), _ADDED):
+            values = {f"v3_and_below_{field}": value for field, value in _added(name, topics).items()}
+            of = "a topic" if len(topics) == 1 else "topics"
+            yield Request(f"AddPartitionsToTxn v3, {name}, {of}", "add_partitions_to_txn", 3, values)
+        yield Request(f"EndTxn v5, {name}", "end_txn", 5, {"transactional_id": name, **_STRANGER, "committed": True})
+        for group in ("g", "h"):
+            asked = {"transactional_id": name, **_STRANGER, "group_id": group}
+            yield Request(f"AddOffsetsToTxn v4, {name}, {group}", "add_offsets_to_txn", 4, asked)
+            for version in (3, 5):
+                offsets = {**asked, "generation_id": -1, "member_id": "", "group_instance_id": None}
+                offsets["topics"] = _each("name", _ALL_NAMES, partitions=(_COMMIT,))
+                yield Request(f"TxnOffsetCommit v{version}, {name}, {group}", "txn_offset_commit", version, offsets)
+    for owner in ("x", "y", None):
+        records = {**_PRODUCE, "topic_data": _each("name", ("t", "o", "absent"), **_TRANSACTIONAL)}
+        records["transactional_id"] = owner
+        yield Request(f"Produce v12, records of a transaction of {owner}", "produce", 12, records)
+
+
+def _transactions_of_brokers_and_admins() -> Iterator[Request]:
+    for verify_only in (False, True):
+        adds = tuple({**_added(name, ("t", "o")), "verify_only": verify_only} for name in ("x", "y"))
+        of = "verifies" if verify_only else "adds"
+        yield Request(f"AddPartitionsToTxn v5, {of}", "add_partitions_to_txn", 5, {"transactions": adds})
+    marked = ("t", "o", "absent")
+    yield Request("WriteTxnMarkers v1", "write_txn_markers", 1, _marked(marked))
+    yield Request("WriteTxnMarkers v2", "write_txn_markers", 2, _marked(marked, transaction_version=2))
+    yield Request("DescribeTransactions v0", "describe_transactions", 0, {"transactional_ids": (*OPEN, "xno", "yno")})
+    listed = {"state_filters": ("Ongoing",), "producer_id_filters": (), "duration_filter": -1}
+    yield Request("ListTransactions v0", "list_transactions", 0, {"state_filters": (), "producer_id_filters": ()})
+    yield Request("ListTransactions v2", "list_transactions", 2, {**listed, "transactional_id_pattern": ".o"})
+    yield Request(
+        "ListTransactions v2, no pattern", "list_transactions", 2, {**listed, "transactional_id_pattern": "("}
+    )
+
 
 REQUESTS = (
     # topics
@@ -656,6 +719,9 @@ REQUESTS = (
         1,
         {"state_filters": (), "producer_id_filters": (), "duration_filter": -1},
     ),
+    # transactions
+    *_transactions(),
+    *_transactions_of_brokers_and_admins(),
     # users
     Request(
         "DescribeUserScramCredentials v0",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from conformance.acls.asking import Broker
@@ -55,19 +54,7 @@ class KafkaBroker(Broker):
 
     def prepare(self) -> None:
         super().prepare()
-        self.wait("a producer id", lambda: self._has_producer_id(None))
-        self.ask("admin", "find_coordinator", 4, {"key_type": 1, "coordinator_keys": ("x", "y")})
-        for transactional_id in ("x", "y"):
-            self.wait("a transaction coordinator", partial(self._has_producer_id, transactional_id))
-
-    def _has_producer_id(self, transactional_id: str | None) -> bool:
-        values = {
-            "transactional_id": transactional_id,
-            "transaction_timeout": 60_000,
-            "producer_id": -1,
-            "producer_epoch": -1,
-        }
-        return not self.ask("admin", "init_producer_id", 4, values).error_code
+        self.wait("a producer id", lambda: self._init(None))
 
     def wait(self, what: str, is_there: Callable[[], bool]) -> None:
         """A broker hears a little later of what its controller has done."""

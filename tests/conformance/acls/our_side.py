@@ -20,10 +20,6 @@ class OurBroker(Broker):
         self.world = World(settings=settings)
         self._clients: dict[str, Client] = {}
 
-    def prepare(self) -> None:
-        super().prepare()
-        self.ask("admin", "find_coordinator", 4, {"key_type": 1, "coordinator_keys": ("x", "y")})
-
     def ask(self, user: str, api: str, version: int, values: Mapping[str, Any]) -> Any:
         client = self._clients.get(user)
         if client is None:

@@ -19,11 +19,6 @@ WITHOUT_CELLS = {
     "sasl_authenticate": "needs no right",
     "get_telemetry_subscriptions": "needs no right",
     "push_telemetry": "needs no right; what it says of a group counts with READ (test_client_telemetry.py)",
-    "describe_transactions": "kio cannot read Kafka's answers; tests/broker/test_acl_apis.py has a test",
-    **dict.fromkeys(
-        ("add_partitions_to_txn", "add_offsets_to_txn", "end_txn", "txn_offset_commit", "write_txn_markers"),
-        "not recorded yet; tests/broker/test_transactions_rights.py has what was read in Kafka's source",
-    ),
 }
 
 

@@ -81,11 +81,16 @@ class Flusher:
             if waiter is not None:
                 waiters.append(waiter)
             return
-        self.grown[log] = None
+        self._rose(log)
         if waiter is not None:
             self.settled.append(partial(self._call, log, waiter, ErrorCode.NONE))
         if log.is_sealing:  # as in Kafka a segment is flushed when the next one begins
             self.waiting.setdefault(log, [])
+
+    def _rose(self, log: PartitionLog) -> None:
+        """The high watermark of a log has risen."""
+        log.note_high_watermark(self.high_watermark(log))
+        self.grown[log] = None
 
     def before_next(self, write: Callable[[int], Effects]) -> None:
         """Call `write` when the next flush begins, which makes durable what it writes."""
@@ -214,7 +219,7 @@ class Flusher:
                 continue  # deleted meanwhile
             if error is None:
                 log.flushed(target)  # advances the high watermark
-                self.grown[log] = None
+                self._rose(log)
             elif self.sync:
                 waiters += self.waiting.pop(log, [])
                 log.flush_failed(target)

@@ -135,7 +135,7 @@ class TransactionCoordinator:
         self._epochs[partition] = coordinator_epoch
         effects: Effects = []
         for transactional_id, value in replay.values.items():
-            transaction = Transaction(transactional_id, self.wall, coordinator_epoch)
+            transaction = Transaction(transactional_id, self.wall, coordinator_epoch, partition)
             transaction.apply(value)
             shard[transactional_id] = transaction
             effects += lifecycle.loaded(transaction, now_ms)
@@ -151,38 +151,48 @@ class TransactionCoordinator:
 
     def handle(self, event: Any, now_ms: int) -> Effects:
         """Handle an event, and return the effects that the driver has to perform."""
-        if isinstance(event, TimeoutCheckDue):
+        kind = type(event)
+        if kind in REFUSALS:
+            return self._handle_request(event, now_ms)
+        if kind is TimeoutCheckDue:
             late = lifecycle.late_transactions(self.transactions(), now_ms)
             return [effect for one in late for effect in self.handle(one, now_ms)]
-        if isinstance(event, TransactionalIdExpiryDue):
+        if kind is TransactionalIdExpiryDue:
             return self._expire(now_ms)
-        kind, transactional_id = type(event), event.transactional_id
+        transaction: Transaction = event.transaction
+        if not self.has(transaction):
+            return []  # of an earlier life of this partition
+        return self._run(transaction, event, now_ms)
+
+    def _handle_request(self, request: Any, now_ms: int) -> Effects:
+        transactional_id = request.transactional_id
         partition = self.partition_of(transactional_id)
         shard = self.shards.get(partition)
-        refusal = self._refusal(event, partition, shard)
+        refusal = self._refusal(request, partition, shard)
         if refusal:
-            return [Reply(event.token, REFUSALS[kind](event, refusal))] if kind in REFUSALS else []
+            return [Reply(request.token, REFUSALS[type(request)](request, refusal))]
         assert shard is not None, "else it is refused"
         transaction = shard.get(transactional_id)
-        if kind not in REFUSALS and event.transaction is not transaction:
-            return []  # of an earlier life of this partition
-        if transaction is None:  # Dead, unless the event gives it life
-            transaction = Transaction(transactional_id, self.wall, self._epochs[partition])
-        effects = RULES[kind](transaction, event, now_ms)
-        if not lifecycle.is_gone(transaction):
-            shard[transactional_id] = transaction
+        if transaction is None:  # Dead, unless the request gives it life
+            transaction = Transaction(transactional_id, self.wall, self._epochs[partition], partition)
+        return self._run(transaction, request, now_ms)
+
+    def _run(self, transaction: Transaction, event: Any, now_ms: int) -> Effects:
+        """Run the rule of an event; keep the transaction if it lives."""
+        effects = RULES[type(event)](transaction, event, now_ms)
+        shard = self.shards[transaction.partition]
+        if lifecycle.is_gone(transaction):
+            shard.pop(transaction.transactional_id, None)
         else:
-            shard.pop(transactional_id, None)
+            shard[transaction.transactional_id] = transaction
         return effects
 
-    def _refusal(self, event: Any, partition: int, shard: Mapping[str, Transaction] | None) -> ErrorCode:
+    def _refusal(self, request: Any, partition: int, shard: Mapping[str, Transaction] | None) -> ErrorCode:
         """Return why a request does not reach its id; the request's own mistakes come first (TI2, TX4)."""
-        if isinstance(event, InitProducerId):
-            error = init_refusal(event, self.settings.transaction_max_timeout_ms)
-        elif type(event) in REFUSALS and not event.transactional_id:
-            error = ErrorCode.INVALID_REQUEST
+        if isinstance(request, InitProducerId):
+            error = init_refusal(request, self.settings.transaction_max_timeout_ms)
         else:
-            error = ErrorCode.NONE
+            error = ErrorCode.NONE if request.transactional_id else ErrorCode.INVALID_REQUEST
         if error or shard is not None:
             return error
         loading = partition in self._loading
@@ -198,8 +208,8 @@ class TransactionCoordinator:
 
     def has(self, transaction: Transaction) -> bool:
         """Return whether this is still the one object of its transactional id."""
-        shard = self.shards.get(self.partition_of(transaction.transactional_id), {})
-        return shard.get(transaction.transactional_id) is transaction
+        shard = self.shards.get(transaction.partition)
+        return shard is not None and shard.get(transaction.transactional_id) is transaction
 
     def transactions(self) -> Iterator[Transaction]:
         for shard in self.shards.values():

@@ -155,10 +155,6 @@ class RecordWritten:
     """The last epoch from then on, which is not in the record (TI3)."""
     error: ErrorCode = ErrorCode.NONE
 
-    @property
-    def transactional_id(self) -> str:
-        return self.transaction.transactional_id
-
 
 @dataclass(slots=True)
 class MarkerWritten:
@@ -168,10 +164,6 @@ class MarkerWritten:
     producer_epoch: int
     partition: Partition
 
-    @property
-    def transactional_id(self) -> str:
-        return self.transaction.transactional_id
-
 
 @dataclass(slots=True)
 class MarkersDelayed:
@@ -179,20 +171,12 @@ class MarkersDelayed:
 
     transaction: Transaction
 
-    @property
-    def transactional_id(self) -> str:
-        return self.transaction.transactional_id
-
 
 @dataclass(slots=True)
 class CompletionDue:
     """The record of the end could not be written: it is to be written again."""
 
     transaction: Transaction
-
-    @property
-    def transactional_id(self) -> str:
-        return self.transaction.transactional_id
 
 
 @dataclass(slots=True)
@@ -202,10 +186,6 @@ class TransactionTimedOut:
     transaction: Transaction
     producer_epoch: int
     fresh_producer_id: int = NONE
-
-    @property
-    def transactional_id(self) -> str:
-        return self.transaction.transactional_id
 
 
 @dataclass(slots=True)

@@ -32,6 +32,7 @@ class Transaction:
         "last_epoch",
         "last_update_ms",
         "next_producer_id",
+        "partition",
         "partitions",
         "pending",
         "previous_producer_id",
@@ -46,8 +47,9 @@ class Transaction:
         "wall",
     )
 
-    def __init__(self, transactional_id: str, wall: WallClock, coordinator_epoch: int = 0) -> None:
+    def __init__(self, transactional_id: str, wall: WallClock, coordinator_epoch: int = 0, partition: int = 0) -> None:
         self.transactional_id = transactional_id
+        self.partition = partition  # the partition of __transaction_state that has it
         self.wall = wall
         self.coordinator_epoch = coordinator_epoch  # the leader epoch of its partition of __transaction_state
         self.state: State = DEAD
