@@ -16,7 +16,7 @@ import gc
 import pstats
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +63,7 @@ class Bench:
 
     def __init__(self, data: str) -> None:
         self.now_ms = 1_000
-        self.outside_s: Counter[str] = Counter()
+        self.outside_s: dict[str, float] = defaultdict(float)
         """Seconds of CPU of the disk, and of clients that prepare their requests."""
         self.profile: cProfile.Profile | None = None
         self.cluster = Cluster(DiskFiles(data), BrokerSettings(), self.now_ms, fresh_id=uuid4, sync=True, nodes=1)

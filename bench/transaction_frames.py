@@ -49,7 +49,7 @@ class TransactionFrames:
         commit = OffsetCommit(None, group_id, member_id, None, generation_id, offsets)
         commit.producer_id, commit.producer_epoch = unset_id, unset_epoch
         written = [
-            produce.Partition(partition=partition, records=batch)
+            produce.Partition(partition=partition, records=memoryview(batch))
             for partition, batch in zip(partitions, batches, strict=True)
         ]
         requests: Sequence[Any] = (

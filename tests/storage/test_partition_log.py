@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -251,7 +253,7 @@ def test_our_own_transactions_are_refused_where_anothers_would_be(files: Files) 
     """TL7: the epoch and the coordinator's epoch must not be older, and nothing is written then."""
     log = opened(files)
     log.append_own([(b"k", b"v")], NOW, (7, 3))
-    refused = {
+    refused: dict[ErrorCode, list[Callable[[], int]]] = {
         ErrorCode.INVALID_PRODUCER_EPOCH: [
             lambda: log.append_own([(b"k", b"v")], NOW, (7, 2)),
             lambda: log.append_marker(EndMarker(committed=True), (7, 2), NOW),

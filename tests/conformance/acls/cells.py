@@ -300,12 +300,12 @@ def _transactions() -> Iterator[Request]:
             asked = {"transactional_id": name, **_STRANGER, "group_id": group}
             yield Request(f"AddOffsetsToTxn v4, {name}, {group}", "add_offsets_to_txn", 4, asked)
             for version in (3, 5):
-                offsets = {**asked, "generation_id": -1, "member_id": "", "group_instance_id": None}
-                offsets["topics"] = _each("name", _ALL_NAMES, partitions=(_COMMIT,))
+                member = {"generation_id": -1, "member_id": "", "group_instance_id": None}
+                offsets = {**asked, **member, "topics": _each("name", _ALL_NAMES, partitions=(_COMMIT,))}
                 yield Request(f"TxnOffsetCommit v{version}, {name}, {group}", "txn_offset_commit", version, offsets)
     for owner in ("x", "y", None):
-        records = {**_PRODUCE, "topic_data": _each("name", ("t", "o", "absent"), **_TRANSACTIONAL)}
-        records["transactional_id"] = owner
+        topic_data = _each("name", ("t", "o", "absent"), **_TRANSACTIONAL)
+        records = {**_PRODUCE, "transactional_id": owner, "topic_data": topic_data}
         yield Request(f"Produce v12, records of a transaction of {owner}", "produce", 12, records)
 
 
