@@ -4,10 +4,10 @@
     sink = TransactionalSink(options, transactional_id="billing")
     bills.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
 
-The driver begins the transaction, and tasks write with its producer id and epoch. Rows are first partitioned by the
-partition of the topic, so that each partition has one writer. The number of the batch is committed in the same
-transaction, as the offset of a group of its own. So a driver that starts again knows whether a batch is there, and
-skips it. Its new epoch fences whatever the old driver and its tasks still send.
+The driver begins the transaction, and tasks write with its producer id and epoch (`transaction_tasks.py`). Rows are
+first encoded as batches, and these go to the one task that writes to their partition. The number of the micro-batch is
+committed in the same transaction, as the offset of a group of its own. So a driver that starts again knows whether a
+micro-batch is there, and skips it. Its new epoch fences whatever the old driver and its tasks still send.
 
 The offsets of a source with a group can be a part of the transaction, too (`source_options`). The source says which
 they are, and who its member is in the group (`batch_commits.py`). If the member was removed from the group, the group's
@@ -21,29 +21,23 @@ batch again in the next epoch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
-
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.results import checked
-from coterie.client.producer.partition_queue import ProducerIdAndEpoch
 from coterie.client.producer.producer import Producer
-from coterie.client.producer.record_appender import partition_for_key
-from coterie.client.producer.transaction_worker import TransactionWorker
 from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from coterie.errors import ApplicationRecoverableError, CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.settings import SettingsError
-from coterie.settings.producer_settings import ProducerSettings
 from coterie.spark.batch_commits import RefusedCommitsError, ask_for_commits
 from coterie.spark.options import SinkOptions, admin_settings
-from coterie.spark.sink import check_schema, headers_of
+from coterie.spark.sink import check_schema
+from coterie.spark.transaction_tasks import encoding, writing
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["TransactionalSink"]
@@ -75,6 +69,7 @@ class TransactionalSink:
         self._admin_settings = admin_settings({name.lower(): text for name, text in options.items()})
         self._group = GroupMetadata(f"coterie-sink-{transactional_id}", -1, "", None)
         self._producer: Producer | None = None
+        self._admin: Admin | None = None
         self._query: str | None = None
         self._next_batch = 0
         """The number of the first batch that is not in the topic."""
@@ -147,8 +142,11 @@ class TransactionalSink:
 
     def close(self) -> None:
         """Close the connections; an open transaction is aborted."""
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
+        producer, self._producer = self._producer, None
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+        if producer is not None:
             producer.close()
 
     def _fence(self) -> None:
@@ -162,9 +160,10 @@ class TransactionalSink:
         if self._producer is None or self._query is not None:
             self._fence()
         self._query = query
+        self._admin = self._admin or Admin(self._admin_settings)
         where = TopicPartition(self._topic, 0)
-        with Admin(self._admin_settings) as admin:
-            found = checked(admin.list_group_offsets(self._group.group_id, [where], require_stable=True))[where]
+        offsets = self._admin.list_group_offsets(self._group.group_id, [where], require_stable=True)
+        found = checked(offsets)[where]
         if found is not None and found.metadata != query:
             raise CoterieError(
                 f"transactional.id {self._settings.transactional_id} was used by another query, or by this one with "
@@ -179,8 +178,10 @@ class TransactionalSink:
         jobs = _Jobs(rows.sparkSession)
         with self._producer.transaction():
             identity = self._producer.share_transaction()
-            placed = rows.mapInArrow(_placing(partitions), _with_partition(rows)).repartition(partitions, "partition")
-            placed.mapInArrow(_writing(self._settings, self._topic, identity), "records long").collect()
+            encoded = rows.mapInArrow(encoding(self._settings, partitions), "partition int, batch binary")
+            writers = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+            placed = encoded.repartitionById(writers, "partition")
+            placed.mapInArrow(writing(self._settings, self._topic, identity), "batches long").collect()
             jobs.check_that_stages_ran_once()
             offset = OffsetAndMetadata(batch_id + 1, self._query)
             self._producer.send_offsets({TopicPartition(self._topic, 0): offset}, self._group)
@@ -206,8 +207,8 @@ class TransactionalSink:
             ) from error
 
     def _partitions(self) -> int:
-        with Admin(self._admin_settings) as admin:
-            return len(checked(admin.describe_topics([self._topic]))[self._topic].partitions)
+        self._admin = self._admin or Admin(self._admin_settings)
+        return len(checked(self._admin.describe_topics([self._topic]))[self._topic].partitions)
 
 
 class _Jobs:
@@ -217,11 +218,12 @@ class _Jobs:
         self._group = session.sparkContext.getLocalProperty(_JOB_GROUP)
         self._tracker = session.sparkContext.statusTracker()
         self._events = session.sparkContext._jsc.sc().listenerBus()  # noqa: SLF001  Spark has no public way to wait for it
+        self._events.waitUntilEmpty()  # what the tracker knows comes by events
         self._before = set(self._tracker.getJobIdsForGroup(self._group))
 
     def check_that_stages_ran_once(self) -> None:
         """Raise if Spark has run a stage again: the attempts of its tasks are counted from 0 then."""
-        self._events.waitUntilEmpty()  # what the tracker knows comes by events
+        self._events.waitUntilEmpty()
         jobs = set(self._tracker.getJobIdsForGroup(self._group)) - self._before
         stages = {stage for job in jobs if (info := self._tracker.getJobInfo(job)) for stage in info.stageIds}
         attempts = {stage: info.currentAttemptId for stage in stages if (info := self._tracker.getStageInfo(stage))}
@@ -230,65 +232,3 @@ class _Jobs:
         again = sorted(stage for stage, attempt in attempts.items() if attempt > 0)
         if again:
             raise CoterieError(f"Spark has run stage {again[0]} again, so that rows may be there twice")
-
-
-def _with_partition(rows: DataFrame) -> str:
-    columns = [f"{field.name.lower()} {field.dataType.simpleString()}" for field in rows.schema.fields]
-    return ", ".join([*(one for one in columns if not one.startswith("partition ")), "partition int"])
-
-
-def _placing(partitions: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function that gives each row its partition: the given one, that of its key, or that of its task."""
-
-    def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        context = TaskContext.get()
-        anywhere = context.partitionId() % partitions if context is not None else 0
-        for batch in batches:
-            columns = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
-            nothing = [None] * batch.num_rows
-            given = columns.pop("partition").to_pylist() if "partition" in columns else nothing
-            keys = columns["key"].to_pylist() if "key" in columns else nothing
-            chosen = [
-                where if where is not None else anywhere if key is None else partition_for_key(_bytes(key), partitions)
-                for where, key in zip(given, keys, strict=True)
-            ]
-            yield pa.RecordBatch.from_pydict({**columns, "partition": pa.array(chosen, pa.int32())})
-
-    return place
-
-
-def _bytes(key: str | bytes) -> bytes:
-    return key.encode() if isinstance(key, str) else key
-
-
-def _writing(
-    settings: ProducerSettings, topic: str, identity: ProducerIdAndEpoch
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function that writes rows as a part of the transaction, and returns how many there were."""
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        context = TaskContext.get()
-        if context is not None and context.attemptNumber() > 0:
-            raise CoterieError(
-                "a task of a transaction cannot be run a second time: the whole batch is written again, in the next one"
-            )
-        count = 0
-        with TransactionWorker(settings, identity) as producer:
-            for batch in batches:
-                columns = {name: batch.column(at) for at, name in enumerate(batch.schema.names)}
-                producer.send_columns(
-                    topic,
-                    columns["value"],
-                    keys=columns.get("key"),
-                    partitions=columns["partition"],
-                    headers=headers_of(columns["headers"]) if "headers" in columns else None,
-                )
-                count += batch.num_rows
-            producer.deliver()
-        yield pa.RecordBatch.from_pydict({"records": pa.array([count], pa.int64())})
-
-    return write
