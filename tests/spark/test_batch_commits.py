@@ -136,6 +136,23 @@ def test_a_batch_that_dies_in_its_transaction_is_read_by_whoever_owns_it_next(co
     assert copied(copies) == list(range(100))
 
 
+def test_a_batch_that_was_aborted_is_not_lost_with_the_offsets_of_its_group(copies: Topic, tmp_path: Path) -> None:
+    query, sink = started(copies, tmp_path)
+    copies.write(100)
+    until(query.trigger, what="the first batch")
+    copies.write(100)
+    sink.before_commit = die
+    with pytest.raises(DiedError):
+        query.run()
+    query.stop()
+    checked(copies.admin.delete_groups(["g"]))
+    again, _ = started(copies, tmp_path)
+    again.run()
+    again.stop()
+    assert copied(copies) == list(range(200))
+    assert copies.committed("g") == 200
+
+
 def test_a_rebalance_that_leaves_the_batch_its_partitions_does_not_fence_it(copies: Topic, tmp_path: Path) -> None:
     """The generation is another one when the batch is committed. The source knows it, and the plan did not."""
     query, _ = started(copies, tmp_path)
@@ -154,6 +171,29 @@ def test_a_rebalance_that_leaves_the_batch_its_partitions_does_not_fence_it(copi
     assert query.error is None
     assert copied(copies) == list(range(100))
     assert plain.seen == []
+
+
+def test_a_stop_between_the_offsets_and_the_commit_does_not_set_the_group_back(copies: Topic, tmp_path: Path) -> None:
+    """Without transactions, a query that is stopped in a batch commits its beginning, and leaves it to the others."""
+    plain = Plain(copies, "g")
+    query, sink = started(copies, tmp_path)
+    query.start()
+    until(lambda: plain.owned == query.owned == 2)
+    stopped = Event()
+
+    def stop() -> None:
+        query.reader.stop()
+        query._is_ending = True
+        stopped.set()
+
+    sink.before_commit = stop
+    copies.write(100)
+    until(stopped.is_set)
+    query.stop()
+    until(lambda: copies.committed("g") == 100 and plain.owned == 4)
+    plain.stop()
+    assert len(copied(copies)) == 50
+    assert sorted([*copied(copies), *plain.seen]) == list(range(100))
 
 
 def test_a_query_that_was_removed_from_its_group_cannot_commit(copies: Topic, tmp_path: Path) -> None:

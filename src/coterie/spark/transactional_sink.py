@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import finalize
 
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.results import checked
@@ -73,7 +75,7 @@ class TransactionalSink:
         self._query: str | None = None
         self._next_batch = 0
         """The number of the first batch that is not in the topic."""
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder: str | None = None
         self._sources: list[str] = []
         """The sockets of the sources whose offsets are part of the transactions."""
         self._lock = Lock()
@@ -96,8 +98,9 @@ class TransactionalSink:
             if self._producer is None:
                 self._fence()
             if self._folder is None:
-                self._folder = TemporaryDirectory(prefix="coterie-sink-")
-            self._sources.append(f"{self._folder.name}/{len(self._sources)}")
+                self._folder = mkdtemp(prefix="coterie-sink-")
+                finalize(self, rmtree, self._folder, ignore_errors=True)
+            self._sources.append(f"{self._folder}/{len(self._sources)}")
             return {"transactionalSink": self._sources[-1]}
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
