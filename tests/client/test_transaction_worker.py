@@ -36,7 +36,7 @@ def settings(broker: coterie.Broker, name: str, **more: object) -> ProducerSetti
 
 
 def encoded(encoder: BatchEncoder, **columns: pa.Array) -> list[tuple[int, bytearray]]:
-    return [*encoder.add(ROWS, **columns), *encoder.rest()]
+    return [*encoder.add(ROWS, 1_700_000_000_000, **columns), *encoder.rest()]
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])

@@ -5,6 +5,7 @@ Batches are few where rows are many, so it costs little that Spark carries them 
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
@@ -45,6 +46,7 @@ def _batches(encoder: BatchEncoder, rows: Iterator[pa.RecordBatch]) -> Iterator[
         columns = {name.lower(): some.column(at) for at, name in enumerate(some.schema.names)}
         yield from encoder.add(
             columns["value"],
+            time.time_ns() // 1_000_000,
             keys=columns.get("key"),
             partitions=columns.get("partition"),
             headers=headers_of(columns["headers"]) if "headers" in columns else None,

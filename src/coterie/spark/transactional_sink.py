@@ -176,7 +176,7 @@ class TransactionalSink:
         self._next_batch = 0 if found is None else found.offset
 
     def _write(self, rows: DataFrame, batch_id: int) -> None:
-        assert self._producer is not None, "it was started"
+        assert self._producer is not None and self._query is not None, "it was started"
         partitions = self._partitions()
         jobs = _Jobs(rows.sparkSession)
         with self._producer.transaction():
@@ -228,7 +228,7 @@ class _Jobs:
         """Raise if Spark has run a stage again: the attempts of its tasks are counted from 0 then."""
         self._events.waitUntilEmpty()
         jobs = set(self._tracker.getJobIdsForGroup(self._group)) - self._before
-        stages = {stage for job in jobs if (info := self._tracker.getJobInfo(job)) for stage in info.stageIds}
+        stages = {stage for each in jobs if (job := self._tracker.getJobInfo(each)) for stage in job.stageIds}
         attempts = {stage: info.currentAttemptId for stage in stages if (info := self._tracker.getStageInfo(stage))}
         if not attempts:
             raise CoterieError("Spark does not say how often it has run the stages of a batch")

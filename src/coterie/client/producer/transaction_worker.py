@@ -7,7 +7,6 @@ are first encoded as batches, wherever they are (`BatchEncoder`), and the batche
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
@@ -46,16 +45,16 @@ class BatchEncoder:
     def add(
         self,
         values: pa.Array,
+        now_ms: int,
         *,
         keys: pa.Array | None = None,
         partitions: pa.Array | None = None,
         headers: Sequence[Sequence[Header]] | None = None,
     ) -> Iterator[tuple[int, bytearray]]:
-        """Add rows, and yield a partition and its batch for each that has become full."""
+        """Add rows of the time `now_ms`, and yield a partition and its batch for each that has become full."""
         import pyarrow as pa
 
         self._check(partitions)
-        now_ms = time.time_ns() // 1_000_000
         keys = pa.nulls(len(values), pa.binary()) if keys is None else keys
         yield from self._encoded(self._writer.add(keys, values, now_ms, partitions, headers))
 
