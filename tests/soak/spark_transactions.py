@@ -208,6 +208,7 @@ def soak(where: str, kills: int, seed: int) -> bool:
             member.end()
             spark.end()
         happened["batches"] = spark.batches()
+        happened["batches that were written again"] = (Path(name) / "log").read_text().count("and is written again")
         happened["starts of the application"] = len(spark.sessions)
         for reason, count in spark.reasons.items():
             print(f"the query ended {count} times with: {reason}", flush=True)
@@ -220,6 +221,7 @@ def _live(spark: Spark, member: Member, admin: Admin, rng: Random, kills: int, h
     left = kills
     while left:
         time.sleep(rng.uniform(0.5, 4))
+        is_open = False
         if rng.random() < 0.4:
             what = member.change(rng)
         else:
@@ -230,9 +232,10 @@ def _live(spark: Spark, member: Member, admin: Admin, rng: Random, kills: int, h
             left -= 1
             happened["in an open transaction"] += is_open
         happened[what] += 1
-        print(f"{time.monotonic() - began:5.0f} s: {what}", flush=True)
-        if what.endswith("killed") and not what.startswith("member"):
+        print(f"{time.monotonic() - began:5.0f} s: {what}{', in an open transaction' * is_open}", flush=True)
+        if what in {"driver killed", "source killed"}:  # an executor is replaced while the query goes on
             spark.until_at_work()
+    spark.until_at_work()
 
 
 def _wait_until_open(admin: Admin) -> bool:
@@ -262,11 +265,12 @@ def committed(admin: Admin) -> dict[int, int]:
     return {each.partition: offset.offset for each, offset in found.items() if offset is not None}
 
 
-def bills(address: str, admin: Admin) -> list[str]:
+def bills(address: str, admin: Admin, isolation_level: str) -> list[str]:
+    """What a reader with this isolation level sees."""
     partitions = [TopicPartition(OUTPUT, number) for number in range(PARTITIONS)]
     ends = checked(admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True))
     found = []
-    with Consumer(bootstrap_servers=address, isolation_level="read_committed", auto_offset_reset="earliest") as reader:
+    with Consumer(bootstrap_servers=address, isolation_level=isolation_level, auto_offset_reset="earliest") as reader:
         reader.assign(partitions)
         while any(reader.position(each) < ends[each].offset for each in partitions):
             found += [(record.value or b"").decode() for record in reader.poll(1.0)]
@@ -279,13 +283,14 @@ def _judge(address: str, admin: Admin, orders: Orders, happened: Counter[str]) -
         for partition, contents in enumerate(orders.contents)
         for offset, content in enumerate(contents)
     }
-    found = Counter(bills(address, admin))
+    found = Counter(bills(address, admin, "read_committed"))
     ends = committed(admin)
     before = {bill for bill in expected if int(bill.split(":")[1]) < ends.get(int(bill.split(":")[0]), 0)}
     outcome = {
         "orders": len(expected),
         **happened,
         "bills": found.total(),
+        "bills that were aborted": len(bills(address, admin, "read_uncommitted")) - found.total(),
         "missing": len(expected - found.keys()),
         "twice": sum(count > 1 for count in found.values()),
         "strange": len(found.keys() - expected),
@@ -305,4 +310,5 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=int(time.time()))
     given = parser.parse_args()
     print(f"seed {given.seed} on {given.on}", flush=True)
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(2))  # and end what was started
     sys.exit(0 if soak(given.on, given.kills, given.seed) else 1)
