@@ -94,7 +94,8 @@ class Spark:
             error.rename(self.folder / f"error-{len(self.sessions)}")
 
     def batches(self) -> int:
-        return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
+        """Return how many are done. Spark deletes old notes."""
+        return max((int(path.name) + 1 for path in (self.folder / "checkpoint" / "commits").glob("[0-9]*")), default=0)
 
     def until_at_work(self) -> None:
         """Until it has done a batch; it is started as often as that takes."""
