@@ -226,7 +226,7 @@ def _live(spark: Spark, member: Member, admin: Admin, rng: Random, kills: int, h
         if rng.random() < 0.4:
             what = member.change(rng)
         else:
-            what = f"{rng.choice(['driver', 'executor', 'executor', 'source'])} killed"
+            what = f"{rng.choice(['driver', 'driver', 'executor', 'executor', 'executor', 'source'])} killed"
             is_open = rng.random() < 0.5 and _wait_until_open(admin)
             if not spark.is_alive or not spark.kill(what.split()[0], rng):
                 continue
