@@ -36,7 +36,7 @@ __all__ = ["soak"]
 
 INPUT, OUTPUT, GROUP, PARTITIONS = "orders", "bills", "billing", 4
 HERE = Path(__file__).parent
-AT_WORK_WITHIN_S = 120.0
+AT_WORK_WITHIN_S = 300.0
 SETTLES_WITHIN_S = 180.0
 COMMANDS = {
     "driver": "SparkSubmit",
@@ -192,15 +192,15 @@ def broker(where: str) -> Iterator[str]:
             yield ours.bootstrap_servers
 
 
-def soak(where: str, kills: int, seed: int) -> bool:
-    """Return whether everything held."""
+def soak(where: str, kills: int, minutes: float, seed: int) -> bool:
+    """Return whether everything held. The last kill is `minutes` after the start at the latest."""
     rng = Random(seed)
     with tempfile.TemporaryDirectory() as name, broker(where) as address, Admin(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic(INPUT, PARTITIONS), NewTopic(OUTPUT, PARTITIONS)])
         spark, member, orders = Spark(address, Path(name)), Member(address), Orders(address)
         happened: Counter[str] = Counter()
         try:
-            _live(spark, member, admin, rng, kills, happened)
+            _live(spark, member, admin, rng, (kills, minutes), happened)
             orders.end()
             _settle(spark, admin, orders)
             spark.stop()
@@ -216,11 +216,13 @@ def soak(where: str, kills: int, seed: int) -> bool:
         return _judge(address, admin, orders, happened)
 
 
-def _live(spark: Spark, member: Member, admin: Admin, rng: Random, kills: int, happened: Counter[str]) -> None:
+def _live(
+    spark: Spark, member: Member, admin: Admin, rng: Random, limits: tuple[int, float], happened: Counter[str]
+) -> None:
     began = time.monotonic()
     spark.until_at_work()
-    left = kills
-    while left:
+    left, minutes = limits
+    while left and time.monotonic() < began + 60 * minutes:
         time.sleep(rng.uniform(0.5, 4))
         is_open = False
         if rng.random() < 0.4:
@@ -308,8 +310,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", choices=["coterie", "apache"], default="coterie")
     parser.add_argument("--kills", type=int, default=12)
+    parser.add_argument("--minutes", type=float, default=30, help="no kill after that")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     given = parser.parse_args()
     print(f"seed {given.seed} on {given.on}", flush=True)
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(2))  # and end what was started
-    sys.exit(0 if soak(given.on, given.kills, given.seed) else 1)
+    sys.exit(0 if soak(given.on, given.kills, given.minutes, given.seed) else 1)

@@ -95,7 +95,7 @@ def ask_for_commits(path: str) -> BatchCommits:
     if not answer:
         raise RefusedCommitsError(
             f"the source whose offsets are part of the transaction does not answer: {reason}. Its process has ended, "
-            "or the options of source_options() were not given to one source of this query. The batch was aborted: start "
-            "the query again"
+            "or the options of source_options() were not given to one source of this query. The batch was aborted: "
+            "start the query again"
         )
     return BatchCommits.from_json(answer.decode())
