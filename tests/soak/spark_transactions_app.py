@@ -64,4 +64,4 @@ def main(address: str, topic: str, output: str, group_id: str, folder: Path) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:5], Path(sys.argv[5])))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5])))

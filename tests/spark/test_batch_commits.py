@@ -76,6 +76,31 @@ def started(topic: Topic, folder: Path, **options: str) -> tuple[Query, Sink]:
     return query, sink
 
 
+def recorded(sink: Sink) -> tuple[Callable[[int, list[int]], None], list[list[int]]]:
+    """The sink, and the rows that each batch has brought."""
+    batches: list[list[int]] = []
+
+    def write(batch: int, rows: list[int]) -> None:
+        batches.append(rows)
+        sink(batch, rows)
+
+    return write, batches
+
+
+def start_into_the_batch(query: Query) -> Event:
+    """Start the query, up to a batch that has read; it goes on when the event is set."""
+    is_there, go_on = Event(), Event()
+
+    def in_batch() -> None:
+        is_there.set()
+        go_on.wait(30)
+
+    query.in_batch = in_batch
+    query.start()
+    until(is_there.is_set)
+    return go_on
+
+
 def copied(topic: Topic) -> list[int]:
     return sorted(map(int, seen(topic.address, "copies")))
 
@@ -108,8 +133,7 @@ def test_a_batch_that_dies_between_its_transaction_and_sparks_log_is_read_again_
         query.run()
     query.kill()
     again, sink = started(copies, tmp_path)
-    read: list[list[int]] = []
-    again.write = lambda batch, rows: (read.append(rows), sink(batch, rows))[1]
+    again.write, read = recorded(sink)
     copies.write(50)
     again.trigger()
     assert sorted(read[0]) == list(range(100)), "Spark needs the same rows for its state"
@@ -122,14 +146,18 @@ def test_a_batch_that_dies_in_its_transaction_is_read_by_whoever_owns_it_next(co
     """The offsets are pending when the driver dies. The next driver aborts them, and begins where the group is."""
     query, sink = started(copies, tmp_path)
     copies.write(100)
-    sink.before_commit = lambda: query.kill() or die()
+
+    def killed() -> None:
+        query.kill()
+        die()
+
+    sink.before_commit = killed
     with pytest.raises(DiedError):
         query.run()
     again, sink = started(copies, tmp_path)
-    sizes: list[int] = []
-    again.write = lambda batch, rows: (sizes.append(len(rows)), sink(batch, rows))[1]
+    again.write, read = recorded(sink)
     again.trigger()
-    assert sizes == [0], "the batch that was aborted is empty"
+    assert read == [[]], "the batch that was aborted is empty"
     assert copies.committed("g") == 0
     until(lambda: again.trigger() and copies.committed("g") == 100)
     again.stop()
@@ -156,11 +184,8 @@ def test_a_batch_that_was_aborted_is_not_lost_with_the_offsets_of_its_group(copi
 def test_a_rebalance_that_leaves_the_batch_its_partitions_does_not_fence_it(copies: Topic, tmp_path: Path) -> None:
     """The generation is another one when the batch is committed. The source knows it, and the plan did not."""
     query, _ = started(copies, tmp_path)
-    is_there, go_on = Event(), Event()
-    query.in_batch = lambda: (is_there.set(), go_on.wait(30))[0]
     copies.write(100)
-    query.start()
-    until(is_there.is_set)
+    go_on = start_into_the_batch(query)
     plain = Plain(copies, "g")
     until(lambda: copies.members("g") == 2)
     go_on.set()
@@ -199,11 +224,8 @@ def test_a_stop_between_the_offsets_and_the_commit_does_not_set_the_group_back(c
 def test_a_query_that_was_removed_from_its_group_cannot_commit(copies: Topic, tmp_path: Path) -> None:
     """The transaction is aborted, and the others have its records."""
     query, _ = started(copies, tmp_path, kafka__max__poll__interval__ms="1500")
-    is_there, go_on = Event(), Event()
-    query.in_batch = lambda: (is_there.set(), go_on.wait(30))[0]
     copies.write(100)
-    query.start()
-    until(is_there.is_set)
+    go_on = start_into_the_batch(query)
     plain = Plain(copies, "g")
     until(lambda: copies.committed("g") == 100, what="the others go on without it")
     go_on.set()
@@ -221,7 +243,12 @@ def test_the_group_refuses_the_identity_of_a_member_that_left(copies: Topic, tmp
     query, sink = started(copies, tmp_path)
     copies.write(100)
     stale: list[BatchCommits] = []
-    sink.before_commit = lambda: (stale.append(ask_for_commits(sink.socket)), die())[1]
+
+    def ask_and_die() -> None:
+        stale.append(ask_for_commits(sink.socket))
+        die()
+
+    sink.before_commit = ask_and_die
     with pytest.raises(DiedError):
         query.run()
     query.stop()

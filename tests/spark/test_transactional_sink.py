@@ -16,7 +16,7 @@ from client.transacting import seen
 from coterie import Admin, NewTopic
 from coterie.client.admin.results import checked
 from coterie.settings import SettingsError
-from coterie.spark import TransactionalSink, transactional_sink
+from coterie.spark import TransactionalSink, transaction_tasks, transactional_sink
 from coterie.spark.checkpoint import CommitNote
 from spark.conftest import in_the_soak, needs_java
 from spark.topics import Topic
@@ -94,7 +94,7 @@ def test_a_batch_that_is_there_is_not_written_again(query: Query) -> None:
 def test_a_batch_whose_task_fails_is_aborted_and_written_again(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that a failed task has written are never seen by a reader with read_committed."""
     flag = str(query.folder / "failed")
-    original = transactional_sink.writing
+    original = transaction_tasks.writing
 
     def failing(*how: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
         write = original(*how)
