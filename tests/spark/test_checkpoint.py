@@ -129,10 +129,11 @@ def test_in_transactions_the_group_is_right_and_only_what_is_in_the_topic_is_rea
     in_topic = noted(150, CommitNote("a1", 7, in_transaction=True))
     assert spans_to_repeat(PLAN, in_topic, in_transaction=True) == {ONE: Span(100, 150)}
     aborted = noted(100, CommitNote("a1", 6, in_transaction=True))
-    others = (noted(120), noted(100, CommitNote("b2", 7, in_transaction=True)), noted(100, CommitNote("a1", 6)), {})
+    others = (noted(120), noted(100, CommitNote("b2", 7, in_transaction=True)), noted(100, CommitNote("a1", 6)))
+    assert spans_to_repeat(PLAN, {}, in_transaction=True) == {}
     for committed in (aborted, *others):
         assert spans_to_repeat(PLAN, committed, in_transaction=True) == {}
-    for committed in (in_topic, aborted, *others[:3]):
+    for committed in (in_topic, aborted, *others):
         assert next_offset(ONE, PLAN, committed, in_transaction=True) == committed[ONE].offset
     assert next_offset(ONE, PLAN, {}, in_transaction=True) == 150
 
