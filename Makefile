@@ -117,6 +117,7 @@ spark-soak: venv ## three members of a group, two of them Spark applications, th
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
 
 spark-transactions-soak: venv ## exactly once from Kafka through Spark to Kafka: 12 kill -9 of drivers, executors and members, on Coterie and on Apache Kafka (KILLS=12, SEED=)
+	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_batch_commits.py tests/spark/test_transactional_sink.py
 	for broker in coterie apache; do PYTHONPATH=tests $(BIN)/python tests/soak/spark_transactions.py --on $$broker --kills $(if $(filter 300,$(KILLS)),12,$(KILLS)) $(if $(SEED),--seed $(SEED)) || exit 1; done
 
 cluster-soak: venv ## three Apache Kafka brokers restarted, killed, elected uncleanly; groups of four libraries lose nothing (MINUTES=, SEED=)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event
 
 import pytest
 
+from apache_kafka import ApacheKafka, needs_apache_kafka
 from client.transacting import seen
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
@@ -17,6 +19,7 @@ from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartitio
 from coterie.errors import ErrorCode, KafkaError
 from coterie.spark.batch_commits import BatchCommits, RefusedCommitsError, ask_for_commits
 from coterie.spark.checkpoint import CommitNote
+from spark.conftest import in_the_soak
 from spark.standin import Query
 from spark.topics import Plain, Topic, until
 
@@ -63,10 +66,15 @@ class Sink:
         self.after_commit()
 
 
-@pytest.fixture
-def copies(topic: Topic) -> Topic:
-    topic.admin.create_topics([NewTopic("copies", 2)])
-    return topic
+@pytest.fixture(params=["coterie", pytest.param("apache kafka", marks=[needs_apache_kafka, in_the_soak])])
+def copies(request: pytest.FixtureRequest) -> Iterator[Topic]:
+    with ExitStack() as stack:
+        if request.param == "coterie":
+            topic = stack.enter_context(Topic.on_a_broker())
+        else:
+            topic = stack.enter_context(closing(Topic(stack.enter_context(ApacheKafka()).bootstrap)))
+        topic.admin.create_topics([NewTopic("copies", 2)])
+        yield topic
 
 
 def started(topic: Topic, folder: Path, **options: str) -> tuple[Query, Sink]:
