@@ -1,6 +1,9 @@
-"""Our Spark source and sink next to Spark's own, in one session, in turn: CPU seconds of the JVM and its workers.
+"""Our Spark source and sink next to Spark's own, and our sinks next to each other, in one session, in turn.
+
+CPU seconds of the JVM, its workers and the driver:
 
     make bench-spark
+    PYTHONPATH=tests python bench/spark.py --only sinks
     PYTHONPATH=tests python bench/spark.py --records 5000000 --runs 5 --json bench/results/spark.json
 
 The JVM source comes by Maven: no connector of Spark 4.3 is published yet, so it is connector 4.2.0 with token-provider
@@ -16,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,6 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer.producer import Producer
+from coterie.spark import TransactionalSink
 from spark_connector import connector
 
 PARTITIONS = 8
@@ -70,19 +75,20 @@ def cpu_s(root: int) -> float:
 
 
 def measured(run: Callable[[], Any], root: int) -> dict[str, float]:
-    cpu, wall = cpu_s(root), time.perf_counter()
+    cpu, wall = cpu_s(root) + time.process_time(), time.perf_counter()
     run()
-    return {"cpu_s": round(cpu_s(root) - cpu, 2), "wall_s": round(time.perf_counter() - wall, 2)}
+    cpu = cpu_s(root) + time.process_time() - cpu
+    return {"cpu_s": round(cpu, 2), "wall_s": round(time.perf_counter() - wall, 2)}
 
 
-def session(folder: str) -> tuple[SparkSession, int]:
+def session(folder: str, jars: str) -> tuple[SparkSession, int]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "2g")
-        .config("spark.jars", connector("4.2.0"))
+        .config("spark.jars", jars)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.warehouse.dir", folder)
@@ -99,10 +105,14 @@ def read(spark: SparkSession, source: str, address: str, topic: str) -> DataFram
 
 
 def in_turn(
-    spark: SparkSession, jvm: int, runs: int, task: Callable[[SparkSession, str], Any]
+    spark: SparkSession,
+    jvm: int,
+    runs: int,
+    task: Callable[[SparkSession, str], Any],
+    who: tuple[str, str] = ("kafka", "coterie"),
 ) -> dict[str, dict[str, Any]]:
     """The first of each warms up and does not count; then one after the other."""
-    found: dict[str, list[dict[str, float]]] = {"kafka": [], "coterie": []}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in who}
     for number in range(runs + 1):
         for source, results in found.items():
             figures = measured(lambda source=source: task(spark, source), jvm)  # type: ignore[misc]
@@ -112,8 +122,32 @@ def in_turn(
     medians = {source: median(each["cpu_s"] for each in results) for source, results in found.items()}
     return {
         **{source: {"cpu_s": medians[source], "runs": results} for source, results in found.items()},
-        "ratio": {"cpu": round(medians["coterie"] / medians["kafka"], 3)},
+        "ratio": {"cpu": round(medians[who[1]] / medians[who[0]], 3)},
     }
+
+
+def rows_to_write(spark: SparkSession, count: int) -> DataFrame:
+    return spark.range(count).selectExpr(
+        "cast(lpad(id, 12, '0') as binary) as key", f"cast(repeat('x', {len(VALUE)}) as binary) as value"
+    )
+
+
+def exactly_once(spark: SparkSession, jvm: int, address: str, written: int, runs: int) -> dict[str, Any]:
+    """The sink that writes at least once, and the one that writes a batch in a transaction."""
+    rows = rows_to_write(spark, written)
+    options = {"kafka.bootstrap.servers": address, "topic": "once"}
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic("once", PARTITIONS)])
+    sink = TransactionalSink(options, transactional_id="bench")
+    batches = count()
+
+    def write(_spark: SparkSession, how: str) -> None:
+        if how == "exactly once":
+            sink(rows, next(batches))
+        else:
+            rows.write.format("coterie").mode("append").options(**options).save()
+
+    return in_turn(spark, jvm, runs, write, ("at least once", "exactly once"))
 
 
 def main() -> None:
@@ -122,13 +156,15 @@ def main() -> None:
     parser.add_argument("--written", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--compressions", nargs="*", default=["none", "lz4"])
+    parser.add_argument("--only", choices=["sinks"], help="our sinks alone; no connector is needed")
     parser.add_argument("--json")
     given = parser.parse_args()
+    is_whole = given.only is None
     figures: dict[str, Any] = {"records": given.records, "bytes_each": len(VALUE), "written": given.written}
     with tempfile.TemporaryDirectory() as folder, Process(coterie_serve("--data", f"{folder}/data")) as broker:
         address = "{}:{}".format(*broker.ready())
-        spark, jvm = session(f"{folder}/warehouse")
-        for compression in given.compressions:
+        spark, jvm = session(f"{folder}/warehouse", connector("4.2.0") if is_whole else "")
+        for compression in given.compressions if is_whole else ():
             topic = f"topic-{compression}"
             fill(address, topic, given.records, compression)
             for source in ("kafka", "coterie"):
@@ -139,10 +175,8 @@ def main() -> None:
                 read(spark, source, address, topic).write.format("noop").mode("overwrite").save()
 
             figures[f"read, {compression}"] = in_turn(spark, jvm, given.runs, to_nowhere)
-        if given.written:
-            rows = spark.range(given.written).selectExpr(
-                "cast(lpad(id, 12, '0') as binary) as key", f"cast(repeat('x', {len(VALUE)}) as binary) as value"
-            )
+        if given.written and is_whole:
+            rows = rows_to_write(spark, given.written)
             with Admin(bootstrap_servers=address) as admin:
                 admin.create_topics([NewTopic("written", PARTITIONS)])
 
@@ -151,6 +185,10 @@ def main() -> None:
                 rows.write.format(sink).mode("append").options(**options).save()
 
             figures["write"] = in_turn(spark, jvm, min(given.runs, 3), write)
+        if given.written:
+            name = "write, exactly once"
+            figures[name] = exactly_once(spark, jvm, address, given.written, min(given.runs, 3))
+            print(name, figures[name]["ratio"], flush=True)
         spark.stop()
     write_results(given.json, figures)
 

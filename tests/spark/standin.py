@@ -39,6 +39,8 @@ class Query:
         self.reader = StreamReader(SourceOptions.of(given, Use.STREAM))
         self.in_batch: Callable[[], None] = lambda: None
         """Called while a batch runs: it has read, and nothing of it is durable."""
+        self.write: Callable[[int, list[int]], None] = self._keep
+        """The sink: called with the number of the batch and its rows."""
         self.error: BaseException | None = None
         self._is_ending = False
         self._thread: Thread | None = None
@@ -89,9 +91,12 @@ class Query:
             for found in self.reader.read(partition):
                 rows += [int(value) for value in found.column("value").to_pylist()]
         self.in_batch()
-        (self.folder / "sink" / str(batch)).write_text(json.dumps(rows))
+        self.write(batch, rows)
         (self.folder / "commits" / str(batch)).write_text("v1\n{}")
         self._has_recovered = True
+
+    def _keep(self, batch: int, rows: list[int]) -> None:
+        (self.folder / "sink" / str(batch)).write_text(json.dumps(rows))
 
     def run(self, at_least: int = 1) -> None:
         """Trigger after trigger, as long as there is something new. To join a group may take several triggers."""
@@ -130,7 +135,7 @@ class Query:
         query = self.reader.query
         assert isinstance(query, GroupQuery)
         self.reader._query = None
-        background().run(query._member.engine.close())
+        background().run(_vanish(query))
         if self._thread is not None:
             self._thread.join(30)
 
@@ -146,6 +151,11 @@ class Query:
 
     def seen(self) -> list[int]:
         return sinks(self.folder)
+
+
+async def _vanish(query: GroupQuery) -> None:
+    query._commits_server.close()
+    await query._member.engine.close()
 
 
 def sinks(folder: Path) -> list[int]:

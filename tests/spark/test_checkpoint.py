@@ -81,7 +81,11 @@ def noted(offset: int, note: CommitNote | None = None) -> dict[TopicPartition, O
 
 
 def test_a_note_is_read_as_it_was_written() -> None:
-    for note in (CommitNote("a1", 7), CommitNote("a1", 0, is_released=True)):
+    for note in (
+        CommitNote("a1", 7),
+        CommitNote("a1", 0, is_released=True),
+        CommitNote("a1", 7, in_transaction=True),
+    ):
         assert CommitNote.parse(str(note)) == note
     assert CommitNote.parse("") is None
     assert CommitNote.parse("spark query a1 plan 7 and more") is None
@@ -119,3 +123,23 @@ def test_without_an_offset_the_checkpoint_is_right() -> None:
 def test_a_partition_that_neither_knows_has_no_offset() -> None:
     assert next_offset(TopicPartition("t", 9), PLAN, {}) is None
     assert next_offset(TopicPartition("t", 9), PLAN, {TopicPartition("t", 9): OffsetAndMetadata(4)}) == 4
+
+
+def test_in_transactions_the_group_is_right_and_only_what_is_in_the_topic_is_read_again() -> None:
+    in_topic = noted(150, CommitNote("a1", 7, in_transaction=True))
+    assert spans_to_repeat(PLAN, in_topic, in_transaction=True) == {ONE: Span(100, 150)}
+    aborted = noted(100, CommitNote("a1", 6, in_transaction=True))
+    others = (noted(120), noted(100, CommitNote("b2", 7, in_transaction=True)), noted(100, CommitNote("a1", 6)))
+    assert spans_to_repeat(PLAN, {}, in_transaction=True) == {}
+    for committed in (aborted, *others):
+        assert spans_to_repeat(PLAN, committed, in_transaction=True) == {}
+    for committed in (in_topic, aborted, *others):
+        assert next_offset(ONE, PLAN, committed, in_transaction=True) == committed[ONE].offset
+    assert next_offset(ONE, PLAN, {}, in_transaction=True) == 150
+
+
+def test_offsets_of_transactions_are_right_for_a_start_without_them_too() -> None:
+    """The batch of plan 7 was left to the group; the checkpoint says that it is done."""
+    committed = noted(100, CommitNote("a1", 6, in_transaction=True))
+    assert next_offset(ONE, PLAN, committed) == 100
+    assert spans_to_repeat(PLAN, committed) == {}

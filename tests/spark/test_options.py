@@ -69,6 +69,7 @@ def test_all_problems_are_said_at_once() -> None:
         (Use.STREAM, {"subscribe": ""}, "none of them is given"),
         (Use.STREAM, {"startingOffsets": "committed"}, "needs groupId"),
         (Use.STREAM, {"groupId": "a", "kafka__group__id": "b"}, "leave the second out"),
+        (Use.STREAM, {"transactionalSink": "/x"}, "transactionalSink needs groupId"),
         (Use.STREAM, {"subscribe": "", "assign": '{"orders": [0]}', "groupId": "g"}, "contradict each other"),
         (Use.STREAM, {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "no batch can be both"),
         (Use.STREAM, {"endingOffsets": "latest"}, "endingOffsets is for a batch, and this is a stream"),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.spark.batch_plan import BatchPlan, Span
 from coterie.spark.checkpoint import CommitNote
-from coterie.spark.membership import OwnedPartitions
+from coterie.spark.membership import FencedQueryError, OwnedPartitions
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 NOTHING_DONE = BatchPlan("a1", 0, {})
 
 
-def owning(**starts: int) -> OwnedPartitions:
-    owned = OwnedPartitions()
+def owning(*, in_transaction: bool = False, **starts: int) -> OwnedPartitions:
+    owned = OwnedPartitions(in_transaction=in_transaction)
     owned.batch_done(NOTHING_DONE)
     where = {TopicPartition("t", int(name[1:])): offset for name, offset in starts.items()}
     owned.assigned(where)
@@ -114,3 +116,30 @@ def test_a_batch_that_is_given_up_is_released_at_its_beginning() -> None:
     owned.batch_planned(BatchPlan("a1", 1, {ONE: Span(3, 10), TWO: Span(4, 4)}))
     note = str(CommitNote("a1", 0, is_released=True))
     assert owned.commits_to_release() == {ONE: OffsetAndMetadata(3, metadata=note)}
+
+
+def test_the_sink_gets_the_offsets_of_the_batch_that_runs_and_they_are_not_owed_any_more() -> None:
+    owned = owning(in_transaction=True, p0=3, p1=4)
+    assert owned.commits_of_batch() == {}
+    plan = BatchPlan("a1", 1, {ONE: Span(3, 10), TWO: Span(4, 4)})
+    owned.batch_planned(plan)
+    note = str(CommitNote("a1", 1, in_transaction=True))
+    assert owned.commits_of_batch() == {ONE: OffsetAndMetadata(10, metadata=note)}
+    assert owned.commits_to_release() == {}, "the sink may be about to commit"
+    owned.batch_done(plan)
+    assert owned.commits_due() == {}
+    owned.batch_planned(BatchPlan("a1", 2, {ONE: Span(10, 12)}))
+    owned.batch_done(BatchPlan("a1", 2, {ONE: Span(10, 12)}))
+    assert offsets(owned) == {ONE: 12}, "the sink was not asked to write this one"
+
+
+def test_the_sink_gets_no_offsets_of_partitions_that_are_not_owned() -> None:
+    owned = owning(in_transaction=True, p0=0)
+    owned.batch_planned(BatchPlan("a1", 1, {ONE: Span(0, 10)}))
+    owned.lose([ONE])
+    with pytest.raises(FencedQueryError, match="removed from its group"):
+        owned.commits_of_batch()
+    repeated = OwnedPartitions(in_transaction=True)
+    repeated.batch_planned(BatchPlan("a1", 1, {ONE: Span(0, 10)}))
+    with pytest.raises(FencedQueryError, match="t-0 is not assigned to this query"):
+        repeated.commits_of_batch()

@@ -93,6 +93,8 @@ class Member:
 class Query(Member):
     """A Spark query: checkpoint and sink outlive it. The order of things is that of coterie.spark.queries."""
 
+    in_transaction = False
+
     def __init__(self, world: World, name: str, *, is_alone: bool) -> None:
         super().__init__(world)
         self.is_alone = is_alone
@@ -105,7 +107,7 @@ class Query(Member):
 
     def start(self) -> None:
         self.is_alive = True
-        self.owned = OwnedPartitions()
+        self.owned = OwnedPartitions(in_transaction=self.in_transaction)
 
     def assigned(self, partition: TopicPartition) -> None:
         self.owned.assigned([partition])
@@ -118,11 +120,11 @@ class Query(Member):
         owned = self.owned
         owned.batch_done(self.last_done)
         self.flush()
-        starts = {
-            each: 0 if (at := next_offset(each, self.last_done, self.world.committed)) is None else at
+        found = {
+            each: next_offset(each, self.last_done, self.world.committed, in_transaction=self.in_transaction)
             for each in owned.without_start()
         }
-        owned.start_at(starts)
+        owned.start_at({each: 0 if at is None else at for each, at in found.items()})
         self.flush()
         plan = BatchPlanner(None, 0).plan(
             self.last_done, owned.to_plan(), self.world.ends, now_ms=0, max_offsets=at_most, may_wait=True
@@ -137,15 +139,20 @@ class Query(Member):
         self.owned.committed(due)
 
     def execute(self, *, only_sink: bool) -> None:
+        plan = self.repeated()
+        self.sink.setdefault(plan.number, places(plan.to_read()))
+        if not only_sink:
+            self.done += 1
+
+    def repeated(self) -> BatchPlan:
         """Spark runs the batch after the last one done: planned a moment ago, or found in the log after a restart."""
         plan = self.log[self.done + 1]
         owned = self.owned
         if owned.running is None or owned.running.number != plan.number:
-            owned.batch_planned(BatchPlan(plan.query, plan.number, spans_to_repeat(plan, self.world.committed)))
+            spans = spans_to_repeat(plan, self.world.committed, in_transaction=self.in_transaction)
+            owned.batch_planned(BatchPlan(plan.query, plan.number, spans))
         assert owned.running is not None
-        self.sink.setdefault(plan.number, places(owned.running.to_read()))
-        if not only_sink:
-            self.done += 1
+        return owned.running
 
     def asked_for(self, partition: TopicPartition) -> bool:
         """With checkpointLocation it sees by itself that the batch is done; else at the next latestOffset."""
@@ -185,18 +192,42 @@ class Query(Member):
         return self.done < len(self.log) - 1
 
 
+class TransactionalQuery(Query):
+    """A query whose sink commits the rows of a batch and the offsets of its source in one transaction."""
+
+    in_transaction = True
+
+    def execute(self, *, only_sink: bool) -> None:
+        plan = self.repeated()
+        if plan.number not in self.sink:
+            commits = self.owned.commits_of_batch()
+            self.sink[plan.number] = places(plan.to_read())
+            self.world.commit(commits)
+        if not only_sink:
+            self.done += 1
+
+
+class TransactionalMember(Member):
+    """A consumer that commits its offsets with what it has made of the records."""
+
+    def read(self, at_most: int) -> None:
+        super().read(at_most)
+        self.commit()
+
+
 Action = Callable[[], None]
 
 
 class Walk:
     """Members of a group and all that can happen to them, one thing after the other."""
 
-    def __init__(self, seed: int, *, is_alone: bool) -> None:
+    def __init__(self, seed: int, *, is_alone: bool, query: type[Query] = Query, member: type[Member] = Member) -> None:
         self.rng = Random(seed)
         self.is_alone = is_alone
         self.world = World()
-        self.queries = [Query(self.world, name, is_alone=is_alone) for name in ("a1", "b2")[: 1 if is_alone else 2]]
-        self.plain = [] if is_alone else [Member(self.world)]
+        self.member = member
+        self.queries = [query(self.world, name, is_alone=is_alone) for name in ("a1", "b2")[: 1 if is_alone else 2]]
+        self.plain = [] if is_alone else [member(self.world)]
         for each in PARTITIONS:
             self.world.ends[each] = 5
 
@@ -249,7 +280,7 @@ class Walk:
 
     def replace_plain(self, how: Callable[[Member], None]) -> None:
         self.gone(self.plain[-1], how)
-        self.plain.append(Member(self.world))
+        self.plain.append(self.member(self.world))
 
     def gone(self, member: Member, how: Callable[[Query], None] | Callable[[Member], None]) -> None:
         owned = self.world.owned_by(member)
@@ -289,7 +320,7 @@ class Walk:
                 self.gone(query, Query.stop)
         if self.plain:
             self.gone(self.plain[-1], Member.stop)
-        self.plain.append(Member(self.world))
+        self.plain.append(self.member(self.world))
         self.give_all_to(self.plain[-1])
         self.plain[-1].read(10**9)
 
@@ -324,4 +355,16 @@ def test_a_query_alone_reads_everything_exactly_once_whatever_becomes_of_it() ->
             if query.has_batch():
                 query.execute(only_sink=False)
             query.latest_offset(10**9)
+        assert walk.seen() == Counter(walk.written()), seed
+
+
+@pytest.mark.parametrize("first", range(0, 2_000, 500))
+def test_with_the_offsets_in_the_sinks_transactions_every_record_is_there_once(first: int) -> None:
+    """Whoever crashes, is removed from the group or stops, at whatever moment."""
+    for seed in range(first, first + 500):
+        walk = Walk(seed, is_alone=False, query=TransactionalQuery, member=TransactionalMember)
+        for _ in range(80):
+            walk.step()
+            assert set(walk.seen().values()) <= {1}, seed
+        walk.heal()
         assert walk.seen() == Counter(walk.written()), seed

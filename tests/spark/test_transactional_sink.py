@@ -14,9 +14,12 @@ import coterie
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from client.transacting import seen
 from coterie import Admin, NewTopic
+from coterie.client.admin.results import checked
 from coterie.settings import SettingsError
-from coterie.spark import TransactionalSink, transactional_sink
+from coterie.spark import TransactionalSink, transaction_tasks, transactional_sink
+from coterie.spark.checkpoint import CommitNote
 from spark.conftest import in_the_soak, needs_java
+from spark.topics import Topic
 
 pytestmark = [pytest.mark.real_time, needs_java]
 
@@ -91,7 +94,7 @@ def test_a_batch_that_is_there_is_not_written_again(query: Query) -> None:
 def test_a_batch_whose_task_fails_is_aborted_and_written_again(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that a failed task has written are never seen by a reader with read_committed."""
     flag = str(query.folder / "failed")
-    original = transactional_sink._writing
+    original = transaction_tasks.writing
 
     def failing(*how: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
         write = original(*how)
@@ -107,11 +110,52 @@ def test_a_batch_whose_task_fails_is_aborted_and_written_again(query: Query, mon
 
         return write_then_fail
 
-    monkeypatch.setattr(transactional_sink, "_writing", failing)
+    monkeypatch.setattr(transactional_sink, "writing", failing)
     query.run(query.sink())
     assert Path(flag).exists()
     assert query.seen() == sorted(ROWS)
     assert len(query.seen("read_uncommitted")) > len(ROWS)
+
+
+def test_the_offsets_of_a_group_are_in_the_transaction(
+    spark: SparkSession, bootstrap: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The driver dies after the transaction of a batch: it is read again for the query's state, and not written."""
+    topic = Topic(bootstrap, re.sub(r"\W+|_", "-", request.node.name).strip("-"), 2)
+    topic.admin.create_topics([NewTopic(f"{topic.name}-out", 2)])
+    topic.write(60)
+    topic.written = 0
+    topic.write(60)  # each value twice: the query drops what it has seen, in whatever batch
+
+    def run(dies_after: int | None) -> None:
+        options = {"kafka.bootstrap.servers": bootstrap, "topic": f"{topic.name}-out"}
+        sink = TransactionalSink(options, transactional_id=topic.name)
+
+        def write(rows: DataFrame, batch_id: int) -> None:
+            sink(rows, batch_id)
+            if batch_id == dies_after:
+                raise LookupError("the driver dies")
+
+        source = spark.readStream.format("coterie").options(
+            **sink.source_options(),
+            **{"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "groupId": topic.name},
+            startingOffsets="earliest",
+            maxOffsetsPerTrigger="60",
+            checkpointLocation=str(tmp_path),
+        )
+        rows = source.load().selectExpr("string(value)").dropDuplicates(["value"])
+        query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="the driver dies"):
+        run(0)
+    assert topic.committed(topic.name) == 60, "before Spark has noted that the batch is done"
+    run(None)
+    assert topic.committed(topic.name) == 120
+    found = checked(topic.admin.list_group_offsets(topic.name)).values()
+    assert {note.in_transaction for each in found if each and (note := CommitNote.parse(each.metadata))} == {True}
+    assert sorted(map(int, seen(bootstrap, f"{topic.name}-out"))) == list(range(60))
+    topic.close()
 
 
 def test_a_topic_is_needed() -> None:

@@ -13,6 +13,14 @@ commits in between overwrites this note, and then the group is right.
 | another query's, or none                  | the group: others read on from there      | is left to them         |
 | no offset is committed at all             | the checkpoint                            | is read again, the same |
 
+If a `TransactionalSink` commits the offsets together with the rows, the group is always right (`in_transaction`), and
+the notes end with "in transaction", so that it is right for a later start without such a sink, too:
+
+| the note on a committed offset            | a batch to be repeated                                              |
+|-------------------------------------------|---------------------------------------------------------------------|
+| this query, this plan                     | is in the topic: it is read again for Spark's state, and not written |
+| any other                                 | was aborted: it is empty, and the next batches begin at the offset  |
+
 No record is missing: what is left to other members begins at the offset that this query committed. A batch that was
 left to others never becomes this query's again, so that a sink that remembers batches by number remembers the right
 one. A batch that ran when its query crashed is read twice, and nothing else is.
@@ -39,7 +47,7 @@ __all__ = ["CheckpointThread", "CommitNote", "SparkCheckpoint", "next_offset", "
 log = logging.getLogger("coterie.spark")
 
 CommittedOffsets = Mapping[TopicPartition, OffsetAndMetadata]
-_NOTE = re.compile(r"spark query ([0-9a-f]{1,64}) plan ([0-9]{1,18})( released)?")
+_NOTE = re.compile(r"spark query ([0-9a-f]{1,64}) plan ([0-9]{1,18})( released| in transaction)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +58,44 @@ class CommitNote:
     plan: int
     is_released: bool = False
     """The plan after this one was begun and not finished, and there were other members to read it."""
+    in_transaction: bool = False
+    """The offset and the rows up to it are committed in one transaction."""
 
     def __str__(self) -> str:
-        return f"spark query {self.query} plan {self.plan}{' released' if self.is_released else ''}"
+        more = " released" if self.is_released else " in transaction" if self.in_transaction else ""
+        return f"spark query {self.query} plan {self.plan}{more}"
 
     @classmethod
     def parse(cls, text: str) -> CommitNote | None:
         found = _NOTE.fullmatch(text)
-        return cls(found[1], int(found[2]), bool(found[3])) if found else None
+        if found is None:
+            return None
+        return cls(found[1], int(found[2]), found[3] == " released", found[3] == " in transaction")
 
 
-def next_offset(partition: TopicPartition, done: BatchPlan, committed: CommittedOffsets) -> int | None:
+def next_offset(
+    partition: TopicPartition, done: BatchPlan, committed: CommittedOffsets, *, in_transaction: bool = False
+) -> int | None:
     """Return where a partition goes on after the plan `done`; None if neither the group nor the checkpoint knows it."""
     in_group = committed.get(partition)
     in_checkpoint = done.spans.get(partition)
     if in_group is None:
         return in_checkpoint.until_offset if in_checkpoint else None
-    if in_checkpoint is None or not _is_checkpoint_right(done, in_group):
+    if in_transaction or in_checkpoint is None or not _is_checkpoint_right(done, in_group):
         return in_group.offset
     return in_checkpoint.until_offset
 
 
-def spans_to_repeat(plan: BatchPlan, committed: CommittedOffsets) -> dict[TopicPartition, Span]:
+def spans_to_repeat(
+    plan: BatchPlan, committed: CommittedOffsets, *, in_transaction: bool = False
+) -> dict[TopicPartition, Span]:
     """Return what to read of a plan that Spark has begun and not finished."""
+    if in_transaction:
+        return {
+            partition: span
+            for partition, span in plan.to_read().items()
+            if partition in committed and _is_in_topic(plan, committed[partition])
+        }
     return {
         partition: span
         for partition, span in plan.to_read().items()
@@ -82,7 +105,14 @@ def spans_to_repeat(plan: BatchPlan, committed: CommittedOffsets) -> dict[TopicP
 
 def _is_checkpoint_right(plan: BatchPlan, committed: OffsetAndMetadata) -> bool:
     note = CommitNote.parse(committed.metadata)
-    return note is not None and note.query == plan.query and note.plan < plan.number and not note.is_released
+    if note is None or note.is_released or note.in_transaction:
+        return False
+    return note.query == plan.query and note.plan < plan.number
+
+
+def _is_in_topic(plan: BatchPlan, committed: OffsetAndMetadata) -> bool:
+    """Return whether the transaction of this plan was committed."""
+    return CommitNote.parse(committed.metadata) == CommitNote(plan.query, plan.number, in_transaction=True)
 
 
 class SparkCheckpoint:

@@ -13,7 +13,7 @@ from coterie.client.consumer.engine import Engine
 from coterie.client.consumer.rebalance_listener import listener_of
 from coterie.client.member import ConsumerMembership, Membership, events
 from coterie.client.member.states import MemberState
-from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, RebalanceInProgressError
 from coterie.protocol.apis import offset_commit
 from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetsCommitted
@@ -43,7 +43,11 @@ class OwnedPartitions:
     has them, and nothing durable of them is uncommitted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_transaction: bool = False) -> None:
+        """`in_transaction`: a `TransactionalSink` commits the offsets of batches, with their rows."""
+        self._in_transaction = in_transaction
+        self._handed_over: int | None = None
+        """The number of the plan whose offsets the sink has."""
         self.query = ""
         self.owned: set[TopicPartition] = set()
         self.revoking: set[TopicPartition] = set()
@@ -53,6 +57,8 @@ class OwnedPartitions:
         """The plan of the batch that runs."""
         self.number = 0
         """The number of the last plan that is known to be durable."""
+        self.changes = 0
+        """How often a partition was assigned or released."""
         self.fenced: FencedQueryError | None = None
         self._durable: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -90,6 +96,7 @@ class OwnedPartitions:
         self.release(partitions)
 
     def _forget(self, partition: TopicPartition) -> None:
+        self.changes += 1
         self.owned.discard(partition)
         self.revoking.discard(partition)
         for known in (self.positions, self._durable, self._committed):
@@ -131,12 +138,14 @@ class OwnedPartitions:
         reached = {each: span[is_done] for each, span in self.running.spans.items() if each in self.positions}
         self.positions |= reached
         self._durable |= reached
+        if is_done and self._handed_over == plan.number:
+            self._committed |= {each: OffsetAndMetadata(offset) for each, offset in reached.items()}
         self.running = None
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def commits_due(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        note = str(CommitNote(self.query, self.number))
+        note = str(CommitNote(self.query, self.number, in_transaction=self._in_transaction))
         return {
             each: OffsetAndMetadata(offset, metadata=note)
             for each, offset in self._durable.items()
@@ -146,9 +155,34 @@ class OwnedPartitions:
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._committed |= {each: offset for each, offset in offsets.items() if each in self.owned}
 
-    def commits_to_release(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what to commit in order to leave the batch that runs to other members."""
+    def commits_of_batch(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets of the batch that runs, for the sink, which commits them in its transaction.
+
+        Raises:
+            FencedQueryError: The member does not own all of its partitions.
+        """
+        if self.fenced is not None:
+            raise self.fenced
         if self.running is None:
+            return {}
+        spans = self.running.to_read()
+        lacking = sorted(spans.keys() - self.owned)
+        if lacking:
+            raise FencedQueryError(
+                f"the offsets of batch plan {self.running.number} cannot be committed: {', '.join(map(str, lacking))} "
+                "is not assigned to this query. The rows were committed by an earlier run with another "
+                "transactional_id: start the query again with that one"
+            )
+        self._handed_over = self.running.number
+        note = str(CommitNote(self.running.query, self.running.number, in_transaction=True))
+        return {each: OffsetAndMetadata(span.until_offset, metadata=note) for each, span in spans.items()}
+
+    def commits_to_release(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit in order to leave the batch that runs to other members.
+
+        In a transaction nothing is: the group is right anyway, and the sink may be about to commit the batch.
+        """
+        if self.running is None or self._in_transaction:
             return {}
         note = str(CommitNote(self.query, self.number, is_released=True))
         return {
@@ -238,6 +272,13 @@ class QueryMember:
         return True
 
     # --- commits ------------------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who it is in its group. The group refuses offsets in the name of a member that was removed since."""
+        member_id, generation_id = self._member.identity
+        settings = self._member.settings
+        return GroupMetadata(settings.group_id, generation_id, member_id, settings.group_instance_id)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         member = self._member

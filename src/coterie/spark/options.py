@@ -167,6 +167,13 @@ OPTIONS: Sequence[Option] = (
         "last batch before it leaves the group, and nothing is read twice.",
     ),
     Option(
+        "transactionalSink",
+        Word(is_empty_allowed=False),
+        _STREAM,
+        "With groupId: the sink that commits the group's offsets in its transactions. "
+        "TransactionalSink.source_options() sets it.",
+    ),
+    Option(
         "startingOffsets",
         OffsetsJson(("earliest", "latest", "committed")),
         _READ,
@@ -273,6 +280,8 @@ class SourceOptions:
     committed_of: str | None
     """The group that startingOffsets=committed means."""
     checkpoint_location: str | None
+    transactional_sink: str | None
+    """The file of the socket on which the sink asks for the offsets of a batch."""
     start: OffsetLimit
     start_if_too_late: str
     end: OffsetLimit
@@ -309,6 +318,7 @@ class SourceOptions:
             group_id=group_id,
             committed_of=group_id or group_of_client,
             checkpoint_location=values["checkpoint_location"],
+            transactional_sink=values["transactional_sink"],
             start=_start(values, use),
             start_if_too_late=values["starting_offsets_by_timestamp_strategy"],
             end=_end(values),
@@ -415,6 +425,8 @@ def _contradictions(
         problems.append(f"exactly one of subscribe, subscribePattern and assign says what to read: {what}")
     if group_id and values["assign"] and use is STREAM:
         problems.append("assign and groupId contradict each other: in a group the group assigns. Say subscribe")
+    if values["transactional_sink"] and not group_id:
+        problems.append("transactionalSink needs groupId: without a group there are no offsets to commit")
     if group_id and group_of_client and group_id != group_of_client:
         problems.append(f"groupId is {group_id!r} and kafka.group.id {group_of_client!r}: leave the second out")
     if isinstance(values["starting_offsets"], Committed) and not (group_id or group_of_client):

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from coterie.client.network.runtime import clock_ms, within
-from coterie.client.types import TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError, RequestTimedOutError
+from coterie.spark.batch_commits import BatchCommits, BatchCommitsServer
 from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable, within_log
 from coterie.spark.checkpoint import CheckpointThread, SparkCheckpoint, next_offset, spans_to_repeat
 from coterie.spark.membership import OwnedPartitions, QueryMember
@@ -111,15 +112,24 @@ class GroupQuery:
         self._options = options
         self._group_id = options.group_id
         self._query = query
-        self._owned = OwnedPartitions()
+        self._in_transaction = options.transactional_sink is not None
+        self._owned = OwnedPartitions(in_transaction=self._in_transaction)
         self._member = QueryMember(options, self._owned, self._revoked)
         self._reader = OffsetReader(options, self._member.engine.cluster)
         location = options.checkpoint_location
         self._checkpoint = CheckpointThread(SparkCheckpoint(location)) if location else None
         self._planner = BatchPlanner(options.min_offsets_per_trigger, options.max_trigger_delay)
+        self._commits_server = BatchCommitsServer(self.commits_of_batch)
         self._committing = asyncio.Lock()
         self._known_at_first: set[TopicPartition] | None = None
+        self._not_repeated: dict[TopicPartition, int] = {}
+        """Where the spans of a batch begin that Spark repeats, and that are not read again."""
         self.log_ends: dict[TopicPartition, int] = {}
+
+    async def listen(self) -> None:
+        """Let the sink ask for the offsets of the batch that runs, if it commits them."""
+        if self._options.transactional_sink is not None:
+            await self._commits_server.listen(self._options.transactional_sink)
 
     # --- what Spark asks ----------------------------------------------------------------------------------------------
 
@@ -132,8 +142,10 @@ class GroupQuery:
         """Return what to read for a plan that was just made, or that Spark found in its checkpoint, not done."""
         running = self._owned.running
         if running is None or (running.query, running.number) != (plan.query, plan.number):
-            committed = await self._reader.committed(self._group_id, plan.to_read())
-            running = BatchPlan(plan.query, plan.number, spans_to_repeat(plan, committed))
+            committed = await self._committed(plan.to_read())
+            spans = spans_to_repeat(plan, committed, in_transaction=self._in_transaction)
+            self._not_repeated = {each: at for each, (at, _) in plan.to_read().items() if each not in spans}
+            running = BatchPlan(plan.query, plan.number, spans)
             self._owned.batch_planned(running)
         return running.to_read()
 
@@ -173,12 +185,26 @@ class GroupQuery:
                 return False
 
     async def _find_starts(self, done: BatchPlan) -> None:
-        partitions = self._owned.without_start()
-        committed = await self._reader.committed(self._group_id, partitions)
-        known = {each: next_offset(each, done, committed) for each in partitions}
+        """Set where owned partitions begin, unless the group has assigned others meanwhile: then it is asked again."""
+        partitions, changes = self._owned.without_start(), self._owned.changes
+        committed = await self._committed(partitions)
+        known = {each: next_offset(each, done, committed, in_transaction=self._in_transaction) for each in partitions}
+        if self._in_transaction:  # the group has lost its offsets, and this batch was aborted
+            known |= {each: at for each, at in self._not_repeated.items() if each in known.keys() - committed.keys()}
         starts = {each: at for each, at in known.items() if at is not None}
         starts |= await self._first_starts(partitions - starts.keys())
-        self._owned.start_at(starts)
+        if self._owned.changes == changes:
+            self._owned.start_at(starts)
+
+    async def _committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's offsets. If transactions commit them, wait until the last one has ended."""
+        while True:
+            try:
+                return await self._reader.committed(self._group_id, partitions)
+            except RequestTimedOutError as error:
+                if not self._in_transaction:
+                    raise
+                log.warning("%s", error)
 
     async def _first_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where partitions begin that the group has not read yet: new ones at their first record."""
@@ -191,6 +217,10 @@ class GroupQuery:
     async def set_target(self) -> None:
         """Prepare for AvailableNow, for all partitions: others may be assigned before the end."""
         self._planner.target = await self._reader.log_ends()
+
+    def commits_of_batch(self) -> BatchCommits:
+        """Return what the sink commits in its transaction, and in whose name; called when all rows are written."""
+        return BatchCommits(self._member.metadata, self._owned.commits_of_batch())
 
     # --- what the group needs -----------------------------------------------------------------------------------------
 
@@ -254,6 +284,7 @@ class GroupQuery:
 
     async def end(self) -> None:
         """Commit what is durable, leave the rest to other members, and leave the group."""
+        self._commits_server.close()
         try:
             if self._owned.fenced is None and self._member.is_in_group:
                 await within(LEAVE_MS, self._commit_last())

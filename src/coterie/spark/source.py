@@ -166,7 +166,11 @@ async def _query_of(options: SourceOptions) -> SingleQuery | GroupQuery:
     from coterie.spark.queries import GroupQuery, SingleQuery
 
     query = os.urandom(6).hex()
-    return SingleQuery(options, query) if options.group_id is None else GroupQuery(options, query)
+    if options.group_id is None:
+        return SingleQuery(options, query)
+    found = GroupQuery(options, query)
+    await found.listen()
+    return found
 
 
 def _input_partitions(spans: dict[TopicPartition, Span], options: SourceOptions) -> list[InputPartition]:

@@ -4,10 +4,14 @@
     sink = TransactionalSink(options, transactional_id="billing")
     bills.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
 
-The driver begins the transaction, and tasks write with its producer id and epoch. Rows are first partitioned by the
-partition of the topic, so that each partition has one writer. The number of the batch is committed in the same
-transaction, as the offset of a group of its own. So a driver that starts again knows whether a batch is there, and
-skips it. Its new epoch fences whatever the old driver and its tasks still send.
+The driver begins the transaction, and tasks write with its producer id and epoch (`transaction_tasks.py`). Rows are
+first encoded as batches, and these go to the one task that writes to their partition. The number of the micro-batch is
+committed in the same transaction, as the offset of a group of its own. So a driver that starts again knows whether a
+micro-batch is there, and skips it. Its new epoch fences whatever the old driver and its tasks still send.
+
+The offsets of a source with a group can be a part of the transaction, too (`source_options`). The source says which
+they are, and who its member is in the group (`batch_commits.py`). If the member was removed from the group, the group's
+coordinator refuses them, and the transaction is aborted.
 
 A task that Spark runs a second time could write rows twice, or lose some: its sequences begin at 0 again, and a broker
 takes what it has for a repetition. So the second attempt fails, the driver aborts the transaction, and writes the whole
@@ -17,26 +21,25 @@ batch again in the next epoch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
+from shutil import rmtree
+from tempfile import mkdtemp
+from threading import Lock
 from typing import TYPE_CHECKING
-
-from pyspark import TaskContext
+from weakref import finalize
 
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.results import checked
-from coterie.client.producer.partition_queue import ProducerIdAndEpoch
 from coterie.client.producer.producer import Producer
-from coterie.client.producer.record_appender import partition_for_key
-from coterie.client.producer.transaction_worker import TransactionWorker
 from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from coterie.errors import ApplicationRecoverableError, CoterieError
+from coterie.errors import ApplicationRecoverableError, CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.settings import SettingsError
-from coterie.settings.producer_settings import ProducerSettings
+from coterie.spark.batch_commits import RefusedCommitsError, ask_for_commits
 from coterie.spark.options import SinkOptions, admin_settings
-from coterie.spark.sink import check_schema, headers_of
+from coterie.spark.sink import check_schema
+from coterie.spark.transaction_tasks import encoding, writing
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["TransactionalSink"]
@@ -45,6 +48,7 @@ log = logging.getLogger("coterie.spark")
 
 ATTEMPTS = 3
 """How often a batch is written before the query fails. Spark's own retries come on top, with the next start."""
+_REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 _QUERY_ID, _JOB_GROUP = "sql.streaming.queryId", "spark.jobGroup.id"
 
 
@@ -67,19 +71,56 @@ class TransactionalSink:
         self._admin_settings = admin_settings({name.lower(): text for name, text in options.items()})
         self._group = GroupMetadata(f"coterie-sink-{transactional_id}", -1, "", None)
         self._producer: Producer | None = None
-        self._query = ""
+        self._admin: Admin | None = None
+        self._query: str | None = None
         self._next_batch = 0
         """The number of the first batch that is not in the topic."""
+        self._folder: str | None = None
+        self._sources: list[str] = []
+        """The sockets of the sources whose offsets are part of the transactions."""
+        self._lock = Lock()
+
+    def source_options(self) -> dict[str, str]:
+        """Return the options of a source with a groupId whose offsets are committed with the rows, by this sink.
+
+            orders = spark.readStream.format("coterie").options(**sink.source_options()).option("groupId", ...)
+
+        Call it once for each such source of the query. It fences the driver before this one: the source must not find
+        offsets of a transaction that is still open.
+
+        Returns:
+            The option `transactionalSink`.
+
+        Raises:
+            KafkaError: The cluster cannot be reached, or refuses the transactional_id.
+        """
+        with self._lock:
+            if self._producer is None:
+                self._fence()
+            if self._folder is None:
+                self._folder = mkdtemp(prefix="coterie-sink-")
+                finalize(self, rmtree, self._folder, ignore_errors=True)
+            self._sources.append(f"{self._folder}/{len(self._sources)}")
+            return {"transactionalSink": self._sources[-1]}
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless it is there already."""
+        with self._lock:  # a query that was stopped may be in here while the next one starts
+            self._call(rows, batch_id)
+
+    def _call(self, rows: DataFrame, batch_id: int) -> None:
         check_schema(rows.schema, self._topic)
+        if rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true":
+            raise SettingsError(
+                "spark.speculation is true, and a task of a transaction cannot run twice. Set it to false"
+            )
         query = rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or ""
         try:
             if self._producer is None or query != self._query:
                 self._start(query)
             if batch_id < self._next_batch:
                 log.info("batch %d is in topic %s already", batch_id, self._topic)
+                rows.write.format("noop").mode("overwrite").save()  # a query with state needs it to be computed
                 return
             self._write_until_committed(rows, batch_id)
             self._next_batch = batch_id + 1
@@ -88,11 +129,14 @@ class TransactionalSink:
             raise
 
     def _write_until_committed(self, rows: DataFrame, batch_id: int) -> None:
+        """Write the batch, and again if its transaction was certainly aborted."""
         for _ in range(ATTEMPTS - 1):
             try:
                 self._write(rows, batch_id)
-            except ApplicationRecoverableError:
+            except (ApplicationRecoverableError, RefusedCommitsError):
                 raise
+            except RequestTimedOutError:
+                raise  # of the commit, perhaps: then it goes on, and the next start finds out what became of it
             except Exception as error:  # noqa: BLE001  whatever a task raised: it was aborted
                 log.warning("batch %d was aborted, and is written again: %s", batch_id, error)
             else:
@@ -101,18 +145,28 @@ class TransactionalSink:
 
     def close(self) -> None:
         """Close the connections; an open transaction is aborted."""
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
+        producer, self._producer = self._producer, None
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+        if producer is not None:
             producer.close()
 
-    def _start(self, query: str) -> None:
-        """Fence the driver before this one, then look up which batches are in the topic."""
+    def _fence(self) -> None:
+        """Fence the driver before this one, which aborts its transaction."""
         self.close()
-        self._producer, self._query = Producer(self._settings), query
+        self._producer, self._query = Producer(self._settings), None
         self._producer.init_transactions()
+
+    def _start(self, query: str) -> None:
+        """Look up which batches are in the topic, when no older driver can write any more."""
+        if self._producer is None or self._query is not None:
+            self._fence()
+        self._query = query
+        self._admin = self._admin or Admin(self._admin_settings)
         where = TopicPartition(self._topic, 0)
-        with Admin(self._admin_settings) as admin:
-            found = checked(admin.list_group_offsets(self._group.group_id, [where], require_stable=True))[where]
+        offsets = self._admin.list_group_offsets(self._group.group_id, [where], require_stable=True)
+        found = checked(offsets)[where]
         if found is not None and found.metadata != query:
             raise CoterieError(
                 f"transactional.id {self._settings.transactional_id} was used by another query, or by this one with "
@@ -122,20 +176,42 @@ class TransactionalSink:
         self._next_batch = 0 if found is None else found.offset
 
     def _write(self, rows: DataFrame, batch_id: int) -> None:
-        assert self._producer is not None, "it was started"
+        assert self._producer is not None and self._query is not None, "it was started"
         partitions = self._partitions()
         jobs = _Jobs(rows.sparkSession)
         with self._producer.transaction():
             identity = self._producer.share_transaction()
-            placed = rows.mapInArrow(_placing(partitions), _with_partition(rows)).repartition(partitions, "partition")
-            placed.mapInArrow(_writing(self._settings, self._topic, identity), "records long").collect()
+            encoded = rows.mapInArrow(encoding(self._settings, partitions), "partition int, batch binary")
+            writers = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+            placed = encoded.repartitionById(writers, "partition")
+            placed.mapInArrow(writing(self._settings, self._topic, identity), "batches long").collect()
             jobs.check_that_stages_ran_once()
             offset = OffsetAndMetadata(batch_id + 1, self._query)
             self._producer.send_offsets({TopicPartition(self._topic, 0): offset}, self._group)
+            for source in self._sources:
+                self._commit_for(source)
+
+    def _commit_for(self, source: str) -> None:
+        """Add the offsets of a source to the transaction, in the name of its member."""
+        assert self._producer is not None, "it was started"
+        commits = ask_for_commits(source)
+        if not commits.offsets:
+            return
+        try:
+            self._producer.send_offsets(commits.offsets, commits.group)
+        except KafkaError as error:
+            if error.code not in _REMOVED:
+                raise  # of a generation that is over, for example: the next attempt is in the present one
+            raise RefusedCommitsError(
+                f"the batch was aborted, since the query was removed from group {commits.group.group_id}: {error} "
+                "Other members read its records. Start the query again from its checkpoint. A member is removed when a "
+                "rebalance waits for its batch longer than kafka.max.poll.interval.ms, or when its heartbeats fail for "
+                "kafka.session.timeout.ms"
+            ) from error
 
     def _partitions(self) -> int:
-        with Admin(self._admin_settings) as admin:
-            return len(checked(admin.describe_topics([self._topic]))[self._topic].partitions)
+        self._admin = self._admin or Admin(self._admin_settings)
+        return len(checked(self._admin.describe_topics([self._topic]))[self._topic].partitions)
 
 
 class _Jobs:
@@ -144,75 +220,18 @@ class _Jobs:
     def __init__(self, session: SparkSession) -> None:
         self._group = session.sparkContext.getLocalProperty(_JOB_GROUP)
         self._tracker = session.sparkContext.statusTracker()
+        self._events = session.sparkContext._jsc.sc().listenerBus()  # noqa: SLF001  Spark has no public way to wait for it
+        self._events.waitUntilEmpty()  # what the tracker knows comes by events
         self._before = set(self._tracker.getJobIdsForGroup(self._group))
 
     def check_that_stages_ran_once(self) -> None:
         """Raise if Spark has run a stage again: the attempts of its tasks are counted from 0 then."""
-        for job in set(self._tracker.getJobIdsForGroup(self._group)) - self._before:
-            info = self._tracker.getJobInfo(job)
-            for stage in info.stageIds if info is not None else ():
-                found = self._tracker.getStageInfo(stage)
-                if found is not None and found.currentAttemptId > 0:
-                    raise CoterieError(f"Spark has run stage {stage} again, so that rows may be there twice")
-
-
-def _with_partition(rows: DataFrame) -> str:
-    columns = [f"{field.name.lower()} {field.dataType.simpleString()}" for field in rows.schema.fields]
-    return ", ".join([*(one for one in columns if not one.startswith("partition ")), "partition int"])
-
-
-def _placing(partitions: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function that gives each row its partition: the given one, that of its key, or that of its task."""
-
-    def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        context = TaskContext.get()
-        anywhere = context.partitionId() % partitions if context is not None else 0
-        for batch in batches:
-            columns = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
-            nothing = [None] * batch.num_rows
-            given = columns.pop("partition").to_pylist() if "partition" in columns else nothing
-            keys = columns["key"].to_pylist() if "key" in columns else nothing
-            chosen = [
-                where if where is not None else anywhere if key is None else partition_for_key(_bytes(key), partitions)
-                for where, key in zip(given, keys, strict=True)
-            ]
-            yield pa.RecordBatch.from_pydict({**columns, "partition": pa.array(chosen, pa.int32())})
-
-    return place
-
-
-def _bytes(key: str | bytes) -> bytes:
-    return key.encode() if isinstance(key, str) else key
-
-
-def _writing(
-    settings: ProducerSettings, topic: str, identity: ProducerIdAndEpoch
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function that writes rows as a part of the transaction, and returns how many there were."""
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        context = TaskContext.get()
-        if context is not None and context.attemptNumber() > 0:
-            raise CoterieError(
-                "a task of a transaction cannot be run a second time: the whole batch is written again, in the next one"
-            )
-        count = 0
-        with TransactionWorker(settings, identity) as producer:
-            for batch in batches:
-                columns = {name: batch.column(at) for at, name in enumerate(batch.schema.names)}
-                producer.send_columns(
-                    topic,
-                    columns["value"],
-                    keys=columns.get("key"),
-                    partitions=columns["partition"],
-                    headers=headers_of(columns["headers"]) if "headers" in columns else None,
-                )
-                count += batch.num_rows
-            producer.deliver()
-        yield pa.RecordBatch.from_pydict({"records": pa.array([count], pa.int64())})
-
-    return write
+        self._events.waitUntilEmpty()
+        jobs = set(self._tracker.getJobIdsForGroup(self._group)) - self._before
+        stages = {stage for each in jobs if (job := self._tracker.getJobInfo(each)) for stage in job.stageIds}
+        attempts = {stage: info.currentAttemptId for stage in stages if (info := self._tracker.getStageInfo(stage))}
+        if not attempts:
+            raise CoterieError("Spark does not say how often it has run the stages of a batch")
+        again = sorted(stage for stage, attempt in attempts.items() if attempt > 0)
+        if again:
+            raise CoterieError(f"Spark has run stage {again[0]} again, so that rows may be there twice")

@@ -20,7 +20,7 @@ from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.producer import Producer
 from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.protocol.arrow import ArrowWriter
-from coterie.protocol.records import BatchBuilder, Header
+from coterie.protocol.records import BatchBuilder, EncodedBatch, Header
 from coterie.settings.producer_settings import ProducerSettings
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class ColumnProducer(Producer):
             self._hand_over(topic, writer.rest())
 
     def _writer(self, topic: str, partitions: pa.Array | None) -> ArrowWriter:
-        highest = self._strangest(partitions)
+        highest = self.strangest(partitions)
         if not self._knows(topic, highest):
             self._background.run(self._sender.know(topic, highest))
         accumulator = self._sender.accumulator
@@ -113,7 +113,7 @@ class ColumnProducer(Producer):
         return writer
 
     @staticmethod
-    def _strangest(partitions: pa.Array | None) -> int | None:
+    def strangest(partitions: pa.Array | None) -> int | None:
         """Return the partition number that is least likely to exist."""
         if partitions is None or partitions.null_count == len(partitions):
             return None
@@ -122,12 +122,12 @@ class ColumnProducer(Producer):
         low, high = (each.as_py() for each in compute.min_max(partitions).values())
         return int(low if low < 0 else high)
 
-    def _hand_over(self, topic: str, batches: Iterable[tuple[int, BatchBuilder]]) -> None:
+    def _hand_over(self, topic: str, batches: Iterable[tuple[int, BatchBuilder | EncodedBatch]]) -> None:
         for partition, builder in batches:
             self._raise_what_failed()
             self._handed_over.append(self._lined_up(topic, partition, builder))
 
-    def _lined_up(self, topic: str, partition: int, builder: BatchBuilder) -> Batch:
+    def _lined_up(self, topic: str, partition: int, builder: BatchBuilder | EncodedBatch) -> Batch:
         def append() -> Batch | None:
             return self._usable().append_batch(topic, partition, builder, clock_ms())
 

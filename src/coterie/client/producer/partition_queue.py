@@ -33,7 +33,7 @@ from coterie.protocol.batch import (
     parse_header,
     stamp_producer,
 )
-from coterie.protocol.records import NO_LIMIT, BatchBuilder, records
+from coterie.protocol.records import NO_LIMIT, BatchBuilder, EncodedBatch, records
 from coterie.structs import DataStruct, field, replace
 
 MAX_EPOCH = 2**15 - 1
@@ -67,7 +67,7 @@ class Batch(DataStruct, eq=False):
 
     where: TopicPartition
     created_ms: int
-    builder: BatchBuilder
+    builder: BatchBuilder | EncodedBatch
     is_transactional: bool = False
     weight: int = 0
     """Its share of `buffer.memory`."""
