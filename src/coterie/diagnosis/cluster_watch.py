@@ -17,7 +17,7 @@ from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import Record, TopicPartition
 from coterie.diagnosis.evidence import Grade
 from coterie.diagnosis.from_facts import HistoryBuilder
-from coterie.diagnosis.ledger_file import FactRow, LedgerFile, RecordRow
+from coterie.diagnosis.ledger_file import CommitRow, FactRow, LedgerFile, RecordRow
 from coterie.diagnosis.merge import merge_all
 from coterie.diagnosis.model import GroupHistory, GroupSample, PartitionLag
 from coterie.diagnosis.records import Commits, OffsetsTopic, group_of, is_commit
@@ -81,9 +81,8 @@ class ClusterWatch:
         self.cluster_id = self._admin.describe_cluster().cluster_id or ""
         if self._ledger is not None:
             self._ledger.check_cluster(self.cluster_id)
-            for group_id, sample in self._ledger.last_samples():
-                for one in sample.partitions:
-                    self._commits.set(group_id, (one.topic, one.partition), one.committed)
+            for group_id, topic, partition, offset, _, _ in self._ledger.commits():
+                self._commits.set(group_id, (topic, partition), offset)
         self._learn_topics()
         self._assign()
         return self
@@ -138,6 +137,7 @@ class ClusterWatch:
         polled = self._consumer.poll(timeout, max_records=POLL_RECORDS)
         rows: list[RecordRow] = []
         facts: list[FactRow] = []
+        commits: dict[tuple[str, str, int], CommitRow] = {}
         positions: dict[tuple[str, int], int] = {}
         for record in polled:
             positions[record.topic, record.partition] = record.offset + 1
@@ -145,7 +145,11 @@ class ClusterWatch:
                 self._add_fact(record, facts)
                 continue
             if is_commit(record.key):
-                self._commits.add(record.key or b"", record.value)
+                commit = self._commits.add(record.key or b"", record.value)
+                if commit is not None:
+                    place = commit[:3]
+                    count = commits[place][-1] + 1 if place in commits else 1
+                    commits[place] = (*commit, record.timestamp, count)
                 continue
             at = record.partition, record.offset, record.timestamp
             if self._ledger is None:
@@ -156,7 +160,7 @@ class ClusterWatch:
                 rows.append((*at, group_id, record.key or b"", record.value))
         self._positions |= positions
         if positions and self._ledger is not None:
-            self._ledger.add_records(rows, facts, positions)
+            self._ledger.add_records(rows, facts, positions, commits.values())
         self.records += len(polled)
         return len(polled)
 
