@@ -112,7 +112,7 @@ conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, a
 	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/acls/record.py $(if $(KEEP),--keep))
 	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/consumer_groups/record.py $(if $(KEEP),--keep))
 	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/transactions/record.py $(if $(KEEP),--keep))
-	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py tests/clients/test_our_commands.py)
+	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py tests/clients/test_our_commands.py tests/cli/test_live_page.py)
 
 spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed (MINUTES=, SEED=)
 	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py

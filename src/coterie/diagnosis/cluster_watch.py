@@ -40,7 +40,7 @@ MAX_LAGS = 1_000_000
 STORE_LAG_MS = 60_000
 """A sample in which only offsets have changed is stored so often."""
 LOOKS_EVERY = 6
-"""After so many samples it looks whether the topics that it reads have been created."""
+"""After so many samples it looks whether facts are recorded now. For `__consumer_offsets` it looks each time."""
 SETTINGS: Mapping[str, object] = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
@@ -191,7 +191,7 @@ class ClusterWatch:
     def sample(self, group_ids: Collection[str] | None = None) -> int:
         """Describe these groups, or all. Returns how many were described."""
         self._sampled_times += 1
-        if FACTS_TOPIC not in self._reads and self._sampled_times % LOOKS_EVERY in (0, 1):
+        if not self._reads or (FACTS_TOPIC not in self._reads and self._sampled_times % LOOKS_EVERY in (0, 1)):
             self._assign()
         if group_ids is None:
             found = self._admin.list_groups()
