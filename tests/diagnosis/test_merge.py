@@ -193,3 +193,12 @@ def test_merged_sources_know_more_than_each_of_them() -> None:
 def test_merging_real_sources_in_another_order_gives_the_same() -> None:
     log, records = recorded_log()["g-classic"], recorded_records().histories()["g-classic"]
     assert merge([log, records]).to_json() == merge([records, log]).to_json() == merge([records, log, log]).to_json()
+
+
+def test_a_reason_that_is_inferred_does_not_contradict_what_the_client_said() -> None:
+    sent = Evidence(Grade.OBSERVED, "a"), "need to revoke partitions and re-join"
+    logged = Evidence(Grade.LOGGED, "b"), "the consumer is being closed"
+    inferred = Evidence(Grade.INFERRED, "c"), "probably the follow-up of a cooperative rebalance"
+    agrees = ExplainedRebalance("g", 1).reason.agrees
+    reasons = [said(text, where, agrees=agrees) for where, text in (sent, logged, inferred)]
+    assert [one.value for one in merged(reasons).disagreements] == [logged[1]]

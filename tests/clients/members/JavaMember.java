@@ -1,24 +1,35 @@
-// A member by Apache Kafka's own consumer, for several topics. It tells what happens as the Python members do.
+// A member by Apache Kafka's own consumer. It takes orders, and tells what happens, as the Python members do.
 //
-// Arguments: bootstrap servers, group, client id, assignor class, session timeout, metadata.max.age.ms, topics with commas.
+// Argument: the orders as JSON (tests/clients/members/telling.py). SIGUSR1 makes the processing of the next records long.
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.PrintStream;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
+import java.util.stream.StreamSupport;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.errors.WakeupException;
+import sun.misc.Signal;
 
 public class JavaMember {
+    static final AtomicInteger SLOW = new AtomicInteger();
+    static final PrintStream OUT = System.out;
+
     static synchronized void say(String event, String details) {
-        System.out.print("{\"event\": \"" + event + "\", \"at_ms\": " + System.currentTimeMillis() + details + "}\n");
-        System.out.flush();
+        OUT.print("{\"event\": \"" + event + "\", \"at_ms\": " + System.currentTimeMillis() + details + "}\n");
+        OUT.flush();
     }
 
     static void sayPartitions(String event, Collection<TopicPartition> partitions) {
@@ -27,21 +38,51 @@ public class JavaMember {
         say(event, ", \"partitions\": [" + listed + "]");
     }
 
-    public static void main(String[] given) throws Exception {
+    static Properties settings(JsonNode orders) {
         Properties settings = new Properties();
-        settings.put("bootstrap.servers", given[0]);
-        settings.put("group.id", given[1]);
-        settings.put("client.id", given[2]);
-        settings.put("partition.assignment.strategy", given[3]);
-        settings.put("session.timeout.ms", given[4]);
-        settings.put("metadata.max.age.ms", given[5]);
+        settings.put("bootstrap.servers", orders.get("bootstrap").asText());
+        settings.put("group.id", orders.get("group").asText());
+        settings.put("client.id", orders.get("client_id").asText());
+        settings.put("metadata.max.age.ms", orders.get("metadata_max_age_ms").asText());
+        settings.put("max.poll.interval.ms", orders.get("max_poll_interval_ms").asText());
+        settings.put("group.protocol", orders.get("protocol").asText());
+        if (!orders.get("instance_id").isNull()) {
+            settings.put("group.instance.id", orders.get("instance_id").asText());
+        }
+        if (orders.get("protocol").asText().equals("classic")) {
+            settings.put("session.timeout.ms", orders.get("session_timeout_ms").asText());
+            settings.put("heartbeat.interval.ms", orders.get("heartbeat_interval_ms").asText());
+            settings.put("partition.assignment.strategy", orders.get("assignor").asText());
+        } else if (!orders.get("assignor").asText().isEmpty()) {
+            settings.put("group.remote.assignor", orders.get("assignor").asText());
+        }
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         settings.put("default.api.timeout.ms", "10000");
         String string = "org.apache.kafka.common.serialization.StringDeserializer";
         settings.put("key.deserializer", string);
         settings.put("value.deserializer", string);
-        KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings);
+        return settings;
+    }
+
+    static void process(ConsumerRecords<String, String> polled, long slowMs) throws InterruptedException {
+        if (SLOW.getAndSet(0) > 0) {
+            say("busy", "");
+            Thread.sleep(slowMs);
+        }
+        List<String> records = new ArrayList<>();
+        for (ConsumerRecord<String, String> one : polled) {
+            records.add("[\"" + one.topic() + "\", " + one.partition() + ", " + one.offset() + ", \"" + one.value()
+                + "\"]");
+        }
+        say("consumed", ", \"records\": [" + String.join(", ", records) + "]");
+    }
+
+    public static void main(String[] given) throws Exception {
+        System.setOut(System.err); // the log goes there
+        JsonNode orders = new ObjectMapper().readTree(given[0]);
+        Signal.handle(new Signal("USR1"), signal -> SLOW.incrementAndGet());
+        KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings(orders));
         Thread main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             consumer.wakeup();
@@ -49,7 +90,9 @@ public class JavaMember {
                 main.join(30_000);
             } catch (InterruptedException ignored) { }
         }));
-        consumer.subscribe(List.of(given[6].split(",")), new ConsumerRebalanceListener() {
+        List<String> topics = StreamSupport.stream(orders.get("topics").spliterator(), false).map(JsonNode::asText)
+            .collect(Collectors.toList());
+        consumer.subscribe(topics, new ConsumerRebalanceListener() {
             public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
                 sayPartitions("assigned", partitions);
             }
@@ -69,15 +112,10 @@ public class JavaMember {
                 if (polled.isEmpty()) {
                     continue;
                 }
-                StringBuilder records = new StringBuilder();
-                for (ConsumerRecord<String, String> one : polled) {
-                    records.append(records.length() == 0 ? "" : ", ").append("[\"" + one.topic() + "\", "
-                        + one.partition() + ", " + one.offset() + ", \"" + one.value() + "\"]");
-                }
-                say("consumed", ", \"records\": [" + records + "]");
+                process(polled, orders.get("slow_ms").asLong());
                 try {
                     consumer.commitSync();
-                } catch (WakeupException stopped) {
+                } catch (WakeupException | FencedInstanceIdException stopped) {
                     throw stopped;
                 } catch (KafkaException failure) {
                     say("commit_failed", ", \"error\": \"" + failure.getClass().getSimpleName() + "\"");
@@ -86,6 +124,9 @@ public class JavaMember {
         } catch (WakeupException stopped) {
             consumer.close();
             say("closed", "");
+        } catch (FencedInstanceIdException fenced) {
+            say("fenced", "");
+            Runtime.getRuntime().halt(3);  // the hook would wait for this thread
         }
     }
 }
