@@ -62,10 +62,13 @@ class Judge:
     everything: Histories
     names: dict[str, str] = field(default_factory=dict)
     """The client id of each member id, by any source."""
+    titles: dict[str, str] = field(default_factory=dict)
+    """The instance id or client id of each member id: the log of a consumer group (KIP-848) has neither."""
 
     def __post_init__(self) -> None:
         for history in self.everything.values():
             self.names |= {one.member_id: one.client_id for one in history.stays if one.client_id}
+            self.titles |= {one.member_id: one.name for one in history.stays}
 
     def score(self, found: Histories, *, knows_all: bool = False) -> Score:
         score = Score()
@@ -114,7 +117,7 @@ class Judge:
 
     def _judge_findings(self, kind: str, history: GroupHistory, score: Score, *, knows_all: bool) -> None:
         plan = SCENES[kind]
-        made = {(one.name, frozenset(one.members)) for one in findings_of(history)}
+        made = {(one.name, frozenset(self.titles.get(who, who) for who in one.members)) for one in findings_of(history)}
         for name, members in plan.finds.items():
             hits = {one for one in made if one[0] == name and (members is None or one[1] == members)}
             score.found += bool(hits)
