@@ -14,11 +14,13 @@ from coterie.diagnosis import Bound, Claim, Evidence, ExplainedRebalance, Grade,
 from coterie.diagnosis.broker_log import read_logs
 from coterie.diagnosis.causes import causes_agree
 from coterie.diagnosis.evidence import STRENGTH, near
+from coterie.diagnosis.from_facts import HistoryBuilder
 from coterie.diagnosis.merge import merge, merge_all
 from coterie.diagnosis.records import OffsetsTopic
 from coterie.facts import AssignmentStored, Cause
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from diagnosis.script import Life
+from web.page_groups import bad_group, small_group
 
 RECORDED = Path(__file__).with_name("recorded")
 
@@ -202,3 +204,15 @@ def test_a_reason_that_is_inferred_does_not_contradict_what_the_client_said() ->
     agrees = ExplainedRebalance("g", 1).reason.agrees
     reasons = [said(text, where, agrees=agrees) for where, text in (sent, logged, inferred)]
     assert [one.value for one in merged(reasons).disagreements] == [logged[1]]
+
+
+def test_histories_that_are_asked_for_again_and_again_are_those_asked_for_once() -> None:
+    """Only the groups that have changed are made again."""
+    builder, asked_once = HistoryBuilder(Grade.OBSERVED), HistoryBuilder(Grade.OBSERVED)
+    for fact in sorted([*small_group(), *bad_group()], key=lambda one: one.at_ms):
+        builder.add(fact, "a")
+        asked_once.add(fact, "a")
+        builder.histories()
+    found, wanted = builder.histories(), asked_once.histories()
+    assert {name: one.to_json() for name, one in found.items()} == {name: one.to_json() for name, one in wanted.items()}
+    assert len(found) == 2 and all(one.intervals for one in found.values())

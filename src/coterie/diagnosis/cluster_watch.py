@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from math import inf
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -21,7 +23,7 @@ from coterie.diagnosis.ledger_file import CommitRow, FactRow, LedgerFile, Record
 from coterie.diagnosis.merge import merge_all
 from coterie.diagnosis.model import GroupHistory, GroupSample, PartitionLag
 from coterie.diagnosis.records import Commits, OffsetsTopic, group_of, is_commit
-from coterie.diagnosis.samples import SampledMember, history_of_samples
+from coterie.diagnosis.samples import SampledGroup, SampledMember
 from coterie.errors import CoterieError, KafkaError, MalformedError
 from coterie.facts import OffsetsStored
 from coterie.ledger import read_fact
@@ -63,9 +65,10 @@ class ClusterWatch:
         self._topic = OffsetsTopic(self._names)
         self._commits = Commits()
         self._facts = HistoryBuilder(Grade.OBSERVED)
-        self._samples: dict[str, list[GroupSample]] = {}
-        self._types: dict[str, str] = {}
-        self._members: dict[str, dict[str, SampledMember]] = {}
+        self._sampled: dict[str, SampledGroup] = {}
+        self._merged: dict[str, GroupHistory] = {}
+        self._changed: set[str] = set()
+        """The groups whose history must be merged again."""
         self._ends: dict[TopicPartition, int] = {}
         self._positions = ledger.positions() if ledger is not None else {}
         self._reads: set[str] = set()
@@ -152,11 +155,13 @@ class ClusterWatch:
                     commits[place] = (*commit, record.timestamp, count)
                 continue
             at = record.partition, record.offset, record.timestamp
+            group_id = group_of(record.key)
+            if group_id is None:
+                continue
             if self._ledger is None:
                 self._topic.add(*at, record.key, record.value)
-                continue
-            group_id = group_of(record.key)
-            if group_id is not None:
+                self._changed.add(group_id)
+            else:
                 rows.append((*at, group_id, record.key or b"", record.value))
         self._positions |= positions
         if positions and self._ledger is not None:
@@ -173,6 +178,7 @@ class ClusterWatch:
             return
         if self._ledger is None:
             self._facts.add(fact, f"{FACTS_TOPIC}-0@{record.offset}")
+            self._changed.update([fact.group_id] if fact.group_id else self._merged)
         else:
             rows.append((record.offset, fact.at_ms, fact.group_id, record.value or b""))
 
@@ -207,7 +213,7 @@ class ClusterWatch:
         ends = {one: found.offset for one, found in listed.items() if not isinstance(found, KafkaError)}
         samples, members = [], []
         for group in groups:
-            sample = self._sampled(group, at_ms, wanted[group.group_id], ends)
+            sample = self._sample_of(group, at_ms, wanted[group.group_id], ends)
             samples.append((group.group_id, group.type, sample))
             members += [(group.group_id, _member(one)) for one in group.members]
         self._keep(samples, members)
@@ -226,7 +232,7 @@ class ClusterWatch:
                 found[place] = found.get(place, (None, ""))[0], member.member_id
         return found
 
-    def _sampled(
+    def _sample_of(
         self,
         group: GroupDescription,
         at_ms: int,
@@ -250,21 +256,27 @@ class ClusterWatch:
             groups = {group_id for group_id, _, _ in new}
             self._ledger.add_samples(new, [(group_id, one) for group_id, one in members if group_id in groups])
             return
-        for group_id, kind, sample in samples:
-            self._types[group_id] = kind
-            self._samples.setdefault(group_id, []).append(sample)
+        about: dict[str, dict[str, SampledMember]] = {}
         for group_id, member in members:
-            self._members.setdefault(group_id, {})[member.member_id] = member
+            about.setdefault(group_id, {})[member.member_id] = member
         most = max(MAX_LAGS // max(sum(len(one.partitions) for _, _, one in samples), 1), 2)
-        for kept in self._samples.values():
-            del kept[: -min(most, SAMPLES_IN_MEMORY)]
+        for group_id, kind, sample in samples:
+            group = self._sampled.setdefault(group_id, SampledGroup(group_id, kind))
+            group.history.group_type = kind
+            group.add(sample, about.get(group_id, {}), min(most, SAMPLES_IN_MEMORY))
+            merged = self._merged.get(group_id)
+            if self._is_new(group_id, sample, inf) or merged is None:
+                self._changed.add(group_id)
+            else:  # nothing but offsets
+                last_ms = max(merged.to_ms or 0, sample.at_ms)
+                self._merged[group_id] = replace(merged, samples=list(group.history.samples), to_ms=last_ms)
 
-    def _is_new(self, group_id: str, sample: GroupSample) -> bool:
-        """Return whether a sample differs from the last stored one in more than offsets, or that is a minute old."""
+    def _is_new(self, group_id: str, sample: GroupSample, after_ms: float = STORE_LAG_MS) -> bool:
+        """Return whether a sample differs from the last new one in more than offsets, or that one is so old."""
         owners = hash(tuple((one.topic, one.partition, one.owner) for one in sample.partitions))
         now = sample.state, sample.number, sample.members, sample.coordinator, owners
         before, at_ms = self._stored.get(group_id, (None, 0))
-        if before == now and sample.at_ms - at_ms < STORE_LAG_MS:
+        if before == now and sample.at_ms - at_ms < after_ms:
             return False
         self._stored[group_id] = now, sample.at_ms
         return True
@@ -287,14 +299,17 @@ class ClusterWatch:
 
     def histories(self) -> dict[str, GroupHistory]:
         """Return the history of each group, merged from all that was read."""
-        return self._ledger.histories() if self._ledger is not None else merge_all(self.sources().values())
+        if self._ledger is not None:
+            return self._ledger.histories()
+        changed, self._changed = self._changed, set()
+        if changed:
+            found = self.sources().values()
+            self._merged |= merge_all({one: some[one] for one in changed if one in some} for some in found)
+        return dict(self._merged)
 
     def sources(self) -> dict[str, dict[str, GroupHistory]]:
         """Return what this process has read, each source for itself."""
-        sampled = {
-            group_id: history_of_samples(group_id, samples, self._members.get(group_id, {}), self._types[group_id])
-            for group_id, samples in self._samples.items()
-        }
+        sampled = {group_id: one.history for group_id, one in self._sampled.items()}
         derived, observed = self._topic.histories(), self._facts.histories()
         return {str(Grade.DERIVED): derived, str(Grade.OBSERVED): observed, str(Grade.SAMPLED): sampled}
 

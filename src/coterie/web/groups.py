@@ -77,6 +77,10 @@ class WatchedGroup:
         self.totals.add(rebalance)
         return rebalance
 
+    def has(self, history: GroupHistory) -> bool:
+        """Return whether this is the history that it was given last."""
+        return self._history is history
+
     def replace(self, history: GroupHistory, ends: EndOffsets) -> list[EndedRebalance]:
         """Take a newer history. Returns the rebalances that have ended since the last one."""
         self.version += 1
@@ -258,11 +262,14 @@ class WatchedGroups:
         for history in histories.values():
             for sample in history.samples[-1:]:
                 self._ends.add(sample.partitions, sample.at_ms)
+        changed = set()
         for group_id, history in histories.items():
             group = self._group(group_id)
-            self._call_listeners(group, group.replace(history, self._ends))
-        self.version += 1
-        return set(histories)
+            if not group.has(history):
+                changed.add(group_id)
+                self._call_listeners(group, group.replace(history, self._ends))
+        self.version += bool(changed)
+        return changed
 
     def _call_listeners(self, group: WatchedGroup, ended: Iterable[EndedRebalance]) -> None:
         for one in ended:
