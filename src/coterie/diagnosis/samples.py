@@ -72,8 +72,10 @@ class SampledGroup:
         del history.samples[:-keep]
         for some in (history.rebalances, history.past, history.events):
             del some[:-KEEP_CHANGES]
-        while len(history.members) > KEEP_CHANGES:
-            del history.members[next(iter(history.members))]
+        if len(history.members) > KEEP_CHANGES:
+            gone = [one.member_id for one in history.members.values() if one.departure.is_known]
+            for member_id in gone[: len(history.members) - KEEP_CHANGES]:
+                del history.members[member_id]
         if len(history.intervals) > KEEP_INTERVALS:
             half = len(history.intervals) // 2
             history.intervals[:half] = [one for one in history.intervals[:half] if one.ended_ms is None]
@@ -135,8 +137,7 @@ def _note_changes(history: GroupHistory, before: GroupSample, sample: GroupSampl
         history.events.append(Event(sample.at_ms, Happening.COORDINATOR_MOVED, "", moved))
     if before.members and sample.state == "Empty":
         history.events.append(Event(sample.at_ms, Happening.GROUP_EMPTIED, "", at))
-    came = [one for one in sample.members if one not in before.members]
-    gone = [one for one in before.members if one not in sample.members]
+    came, gone = _changed_members(history, before, sample)
     epochs = (sample.number - before.number) if sample.number is not None and before.number is not None else None
     if not (came or gone) and not epochs:
         return
@@ -150,6 +151,14 @@ def _note_changes(history: GroupHistory, before: GroupSample, sample: GroupSampl
     if epochs == 1 or (epochs is None and len(came) + len(gone) == 1):
         _add_cause(one, came, gone, at)
     history.rebalances.append(one)
+
+
+def _changed_members(history: GroupHistory, before: GroupSample, sample: GroupSample) -> tuple[list[str], list[str]]:
+    """Return who came and who is gone. A static member that came back with another id changed nothing by that."""
+    came = {one: history.members[one].instance_id for one in sample.members if one not in before.members}
+    gone = {one: history.members[one].instance_id for one in before.members if one not in sample.members}
+    stayed = (set(came.values()) & set(gone.values())) - {None}
+    return [one for one in came if came[one] not in stayed], [one for one in gone if gone[one] not in stayed]
 
 
 def _add_cause(one: ExplainedRebalance, came: list[str], gone: list[str], at: Evidence) -> None:
