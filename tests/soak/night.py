@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -85,7 +85,9 @@ def play(name: str, seed: int, only: list[str]) -> bool:
             AdminSettings.load(bootstrap_servers=broker.bootstrap),
             ConsumerSettings.load("", (), SETTINGS, bootstrap_servers=broker.bootstrap),
         )
-        with watch, ThreadPoolExecutor(AT_ONCE) as pool:
+        with ExitStack() as ending, watch, ThreadPoolExecutor(AT_ONCE) as pool:
+            for _, scene in scenes:
+                ending.callback(scene.end)
             done = {pool.submit(played, scene, SCENES[kind].play): scene for kind, scene in scenes}
             while not all(one.done() for one in done):
                 watch.poll(0.5)
@@ -98,8 +100,6 @@ def play(name: str, seed: int, only: list[str]) -> bool:
                 restarted(broker, [scene for _, scene in scenes if scene.group in moved])
                 for source, found in collected(watch, broker).items():
                     sources[source] |= {group: one for group, one in found.items() if group in moved}
-        for _, scene in scenes:
-            scene.end()
     print(f"\n{name}, seed {seed}: {len(scenes)} scenes", flush=True)
     for group, why in failed.items():
         print(f"  not played to its end: {group}: {why[:2_000]}")

@@ -182,7 +182,9 @@ class Scene:
 
     def end(self) -> None:
         for member in self.started:
-            member.read().discard()
+            member.discard()
+        for member in self.started:
+            member.read()
 
 
 # --- the scenes -------------------------------------------------------------------------------------------------------
