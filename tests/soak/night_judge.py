@@ -125,14 +125,14 @@ class Judge:
                 score.missed += 1
                 score.told.append(f"{history.group_id}: missed {name}")
             made -= hits
-        for name, members in sorted(made, key=lambda one: (one[0], sorted(one[1]))):
+        for name, about in sorted(made, key=lambda one: (one[0], sorted(one[1]))):
             if name in plan.may:
                 continue
             if name in plan.vague and not knows_all:
                 score.vague += 1
                 continue
             score.false += 1
-            score.told.append(f"{history.group_id}: false finding {name} about {', '.join(sorted(members))}")
+            score.told.append(f"{history.group_id}: false finding {name} about {', '.join(sorted(about))}")
 
 
 def _deeds_of(scene: Scene, one: ExplainedRebalance) -> Iterator[Deed]:
