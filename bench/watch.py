@@ -97,7 +97,7 @@ def main() -> None:
             committer.stop.set()
             committer.join()
             with LedgerFile(ledger) as file:
-                groups = len({group for group, _ in file.last_samples()})
+                groups = len({one[0] for one in file.commits()})
                 positions = sum(file.positions().values())
         finally:
             broker.terminate()

@@ -22,7 +22,8 @@ PICTURES = HERE / "screens"
 
 
 def sampled(groups: WatchedGroups, name: str, topic: str, minutes: int, pauses: Iterable[tuple[int, int]]) -> None:
-    """Add samples: the group keeps up, except in pauses, given in seconds."""
+    """Add samples: the group keeps up, except in pauses, given in seconds. Its members are those at the end."""
+    members = tuple(one.member_id for one in groups.groups[name].history.stays if not one.departure.is_known)
     stops = list(pauses)
     committed = 0
     for second in range(0, minutes * 60, 2):
@@ -31,7 +32,7 @@ def sampled(groups: WatchedGroups, name: str, topic: str, minutes: int, pauses: 
             committed = max(committed, min(end, committed + 2_600))
         at_ms = BEGAN_MS + second * 1_000
         lag = PartitionLag(topic, 0, committed, end, "a")
-        groups.add_samples({name: GroupSample(at_ms, "Stable", 1, ("a", "b"), "1", (lag,))})
+        groups.add_samples({name: GroupSample(at_ms, "Stable", 1, members, "1", (lag,))})
 
 
 def main() -> None:

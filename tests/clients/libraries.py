@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from apache_kafka import java_command
+from apache_kafka import jars, java_command
 from clients.members.telling import Orders
 
 __all__ = ["LIBRARIES", "TESTS", "GoLibrary"]
@@ -98,10 +102,41 @@ JAVA_ASSIGNORS = {
     "cooperative-sticky": f"{_JAVA}.CooperativeStickyAssignor",
 }
 
-LIBRARIES: dict[str, PythonLibrary | JavaLibrary | GoLibrary] = {
+
+class JavaConsumerLibrary:
+    """`members/JavaMember.java`: Apache's consumer with the orders and the words of the Python members."""
+
+    def command(self, told: Orders, _directory: Path) -> list[str]:
+        told = replace(told, assignor=JAVA_ASSIGNORS.get(told.assignor, told.assignor))
+        command = java_command("JavaMember", json.dumps(asdict(told)))
+        class_path = command.index("-cp") + 1
+        with _COMPILING:
+            compiled = _compiled_java_member().name
+        command[class_path] += f":{compiled}"  # at the end, as the archive of Kafka's classes wants
+        return command
+
+    def events(self, line: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        return [line]
+
+
+_COMPILING = threading.Lock()
+
+
+@functools.cache
+def _compiled_java_member() -> tempfile.TemporaryDirectory[str]:
+    """Compile it once for all members: compiling takes longer than starting one."""
+    directory = tempfile.TemporaryDirectory(prefix="java-member-")
+    source = TESTS / "clients" / "members" / "JavaMember.java"
+    command = ["javac", "-XDignore.symbol.file", "-cp", f"{jars()}/*", "-d", directory.name, str(source)]
+    subprocess.run(command, check=True)
+    return directory
+
+
+LIBRARIES: dict[str, PythonLibrary | JavaLibrary | JavaConsumerLibrary | GoLibrary] = {
     "confluent": PythonLibrary("confluent_member"),
     "kafka-python": PythonLibrary("kafka_python_member"),
     "aiokafka": PythonLibrary("aiokafka_member"),
     "coterie": PythonLibrary("coterie_member"),
     "java": JavaLibrary(),
+    "java-consumer": JavaConsumerLibrary(),
 }

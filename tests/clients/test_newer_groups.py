@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from client.admin_stories import create
 from clients.harness import BrokerProcess
-from clients.test_our_commands import rows
-from clients.tools import Tools
+from clients.tools import Tools, rows
 from coterie.cli.app import app
 from coterie.client.admin import Admin, GroupDescription
 from coterie.client.types import OffsetAndMetadata, TopicPartition

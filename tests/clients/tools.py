@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import subprocess
 from pathlib import Path
@@ -11,10 +12,17 @@ from typing import Self
 
 from apache_kafka import java_command
 
-__all__ = ["TOOLS", "ToolError", "Tools"]
+__all__ = ["TOOLS", "ToolError", "Tools", "rows"]
 
 TOOLS = "org.apache.kafka.tools"
 SECONDS = 120.0
+
+
+def rows(table: str) -> list[list[str]]:
+    """From the header on, cut where there are blanks; the one in a coordinator's name does not count."""
+    lines = [line for line in table.replace("  (", " (").splitlines() if line.strip()]
+    begin = next(at for at, line in enumerate(lines) if line.startswith("GROUP"))
+    return [re.split(r"\s+", re.sub(r"\s+\((ID|\d+)\)", r"(\1)", line.strip())) for line in lines[begin:]]
 
 
 class ToolError(Exception):

@@ -230,3 +230,16 @@ def test_an_epoch_with_two_possible_causes_has_none() -> None:
         "[GroupId g] Bumped group epoch to 5.",
     )
     assert [told(one)[:2] for one in history.rebalances[1:]] == [(None, None), (None, None)]
+
+
+def test_the_holder_of_an_instance_id_is_named_without_the_end_of_the_sentence() -> None:
+    history = explained(
+        "[GroupId g] Static member m.1 with instance id i joins the consumer group using the consumer protocol.",
+        "[GroupId g] Static member m2 with instance id i cannot join the group because the instance id is owned by "
+        "member m.1.",
+        "[GroupId g] Static member m2 with instance id i is fenced by existing member m.1",
+    )
+    assert [(one.what, one.member_id, one.holder_id) for one in history.events] == [
+        (Happening.INSTANCE_ID_NOT_RELEASED, "m2", "m.1"),
+        (Happening.INSTANCE_ID_FENCED, "m2", "m.1"),
+    ]

@@ -8,6 +8,7 @@ import pytest
 
 from coterie import facts
 from coterie.diagnosis import Evidence, Finding, Grade, GroupHistory, GroupSample, PartitionLag, Severity
+from coterie.diagnosis.broker_log import BrokerLog
 from coterie.diagnosis.detectors import DETECTORS, findings_of
 from coterie.diagnosis.model import Event, Happening
 from coterie.errors import ErrorCode
@@ -279,6 +280,24 @@ def test_the_member_that_all_waited_for_is_found() -> None:
     life.rebalance(Cause.LEADER_REJOINED, life.ids["a"], 10 * MINUTE, joined=joined)
     found = only(life.history(), "slow-joiner")
     assert found.members == ("c",) and "21.0 s" in found.summary
+
+
+def test_the_only_member_of_a_group_is_the_one_that_a_new_one_waited_for() -> None:
+    """The log of Kafka does not say who joined when."""
+    log = BrokerLog()
+    for at, line in enumerate(
+        (
+            "00:00,000 Preparing to rebalance group g with old generation 0 (reason: Adding new member a-1)",
+            "00:00,100 Pending dynamic member with id a-1 joins group g in PreparingRebalance state",
+            "00:00,200 Stabilized group g generation 1 with 1 members",
+            "01:00,000 Pending dynamic member with id b-2 joins group g in Stable state",
+            "01:00,000 Preparing to rebalance group g with old generation 1 (reason: Adding new member b-2)",
+            "01:12,000 Stabilized group g generation 2 with 2 members",
+        )
+    ):
+        log.add(f"2026-11-18 09:{line}", f"server.log:{at}")
+    found = only(log.histories()["g"], "slow-joiner")
+    assert found.members == ("a-1",) and found.grade is Grade.INFERRED and "12.0 s" in found.summary
 
 
 def test_a_member_that_did_not_join_in_time_is_a_slow_joiner() -> None:

@@ -55,6 +55,16 @@ def test_records_that_are_stored_twice_are_there_once(tmp_path: Path) -> None:
         assert list(ledger.records()) == sorted(rows())
 
 
+def test_the_last_commit_of_a_partition_is_stored_with_the_number_of_commits(tmp_path: Path) -> None:
+    with LedgerFile(tmp_path, create=True) as ledger:
+        ledger.add_records([], [], {}, [("g", "t", 0, 5, 1_000, 2), ("g", "t", 1, 7, 1_000, 1)])
+    with LedgerFile(tmp_path, create=True) as ledger:
+        ledger.add_records([], [], {}, [("g", "t", 0, 9, 2_000, 3), ("g", "t", 1, None, 2_000, 1)])
+        assert list(ledger.commits("g")) == [("g", "t", 0, 9, 2_000, 5), ("g", "t", 1, None, 2_000, 2)]
+        ledger.prune(before_ms=1 << 60)
+        assert [one[:3] for one in ledger.commits()] == [("g", "t", 0)], "that of a deleted offset is not needed"
+
+
 def test_facts_samples_and_lines_are_merged_into_the_history(tmp_path: Path) -> None:
     start = RebalanceStarted(5_000, "g", Cause.NEW_MEMBER, "m", None, 0, [])
     joined = MemberJoined(4_900, "g", "m", None, "app", "/h")
@@ -65,7 +75,6 @@ def test_facts_samples_and_lines_are_merged_into_the_history(tmp_path: Path) -> 
         ledger.add_lines(
             [("server.log:1 (x)", 1, "[1970-01-01 00:00:09,000] INFO Group g with generation 2 is now empty")]
         )
-        assert list(ledger.last_samples()) == [("g", sample)]
         (history,) = ledger.histories("g").values()
         assert ledger.histories("another") == {}
     assert history.grades == {"observed", "sampled", "logged"}

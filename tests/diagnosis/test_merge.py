@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from coterie.diagnosis import Bound, Claim, Evidence, ExplainedRebalance, Grade, GroupHistory, Statement, merged, said
 from coterie.diagnosis.broker_log import read_logs
 from coterie.diagnosis.evidence import STRENGTH, near
+from coterie.diagnosis.from_facts import HistoryBuilder
 from coterie.diagnosis.merge import merge, merge_all
 from coterie.diagnosis.model import causes_agree
 from coterie.diagnosis.records import OffsetsTopic
 from coterie.facts import AssignmentStored, Cause
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from diagnosis.script import Life
+from web.page_groups import bad_group, small_group
 
 RECORDED = Path(__file__).with_name("recorded")
 
@@ -193,3 +195,24 @@ def test_merged_sources_know_more_than_each_of_them() -> None:
 def test_merging_real_sources_in_another_order_gives_the_same() -> None:
     log, records = recorded_log()["g-classic"], recorded_records().histories()["g-classic"]
     assert merge([log, records]).to_json() == merge([records, log]).to_json() == merge([records, log, log]).to_json()
+
+
+def test_a_reason_that_is_inferred_does_not_contradict_what_the_client_said() -> None:
+    sent = Evidence(Grade.OBSERVED, "a"), "need to revoke partitions and re-join"
+    logged = Evidence(Grade.LOGGED, "b"), "the consumer is being closed"
+    inferred = Evidence(Grade.INFERRED, "c"), "probably the follow-up of a cooperative rebalance"
+    agrees = ExplainedRebalance("g", 1).reason.agrees
+    reasons = [said(text, where, agrees=agrees) for where, text in (sent, logged, inferred)]
+    assert [one.value for one in merged(reasons).disagreements] == [logged[1]]
+
+
+def test_histories_that_are_asked_for_again_and_again_are_those_asked_for_once() -> None:
+    """Only the groups that have changed are made again."""
+    builder, asked_once = HistoryBuilder(Grade.OBSERVED), HistoryBuilder(Grade.OBSERVED)
+    for fact in sorted([*small_group(), *bad_group()], key=lambda one: one.at_ms):
+        builder.add(fact, "a")
+        asked_once.add(fact, "a")
+        builder.histories()
+    found, wanted = builder.histories(), asked_once.histories()
+    assert {name: one.to_json() for name, one in found.items()} == {name: one.to_json() for name, one in wanted.items()}
+    assert len(found) == 2 and all(one.intervals for one in found.values())

@@ -37,6 +37,12 @@ def test_several_changes_between_two_samples_have_no_cause() -> None:
     assert history.members["a"].departure.value == Departure.DISAPPEARED
 
 
+def test_a_static_member_that_came_back_with_another_id_is_no_rebalance() -> None:
+    about = {**ABOUT, "a": SampledMember("a", "x", "/h", "i"), "b": SampledMember("b", "x", "/h", "i")}
+    history = history_of_samples("g", [sample(1_000, "a"), sample(9_000, "b"), sample(12_000, "bc")], about)
+    assert [(one.cause.value, one.member.value) for one in history.rebalances] == [(Cause.NEW_MEMBER, "c")]
+
+
 def test_epochs_of_a_consumer_group_that_no_sample_saw_are_counted() -> None:
     history = history_of_samples("g", [sample(1_000, "a", epoch=3), sample(9_000, "ab", epoch=6)], ABOUT, CONSUMER)
     (one,) = history.rebalances

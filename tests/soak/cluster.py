@@ -32,8 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from apache_kafka import jars, java_command, run_java, why_not
-from clients.libraries import JAVA_ASSIGNORS, LIBRARIES, TESTS
+from apache_kafka import run_java, why_not
+from clients.libraries import LIBRARIES, TESTS
 from clients.members.telling import Orders
 from coterie import Admin, Consumer, Producer, TopicPartition
 from coterie.client.admin.admin_types import NewTopic
@@ -74,11 +74,15 @@ class Member:
             heartbeat_interval_ms=1_000,
             metadata_max_age_ms=3_000,
         )
-        command = LIBRARIES[kind].command(told, directory) if kind != "java" else _java(told, directory)
+        library = LIBRARIES["java-consumer" if kind == "java" else kind]
         self.out, self.err = directory / f"{self.name}.out", directory / f"{self.name}.err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                command, stdout=out, stderr=err, cwd=TESTS, env={**os.environ, "PYTHONPATH": str(TESTS)}
+                library.command(told, directory),
+                stdout=out,
+                stderr=err,
+                cwd=TESTS,
+                env={**os.environ, "PYTHONPATH": str(TESTS)},
             )
         self._at = 0
         self.owned: dict[tuple[str, int], int] = {}
@@ -105,23 +109,6 @@ class Member:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-
-
-def compile_java_member(directory: Path) -> None:
-    """Once for all members: compiling takes longer than starting one."""
-    source = Path(__file__).with_name("JavaMember.java")
-    subprocess.run(["javac", "-cp", f"{jars()}/*", "-d", directory, source], check=True)
-
-
-def _java(told: Orders, directory: Path) -> list[str]:
-    command = java_command(
-        "JavaMember",
-        *(told.bootstrap, told.group, told.client_id, JAVA_ASSIGNORS[told.assignor]),
-        *(str(told.session_timeout_ms), str(told.metadata_max_age_ms), ",".join(told.topics)),
-    )
-    class_path = command.index("-cp") + 1
-    command[class_path] = f"{directory}:{command[class_path]}"
-    return command
 
 
 # --- what was written -------------------------------------------------------------------------------------------------
@@ -294,7 +281,6 @@ class Soak:
                 replicas={0: (1, 2)},
             ),
         )
-        compile_java_member(directory)
         self.writer = Writer(cluster.bootstrap)
         self.groups = [
             Group(kind, [Member(kind, kind, number, cluster.bootstrap, directory) for number in range(2)])

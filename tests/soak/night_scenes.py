@@ -1,6 +1,6 @@
 """The misfortunes of a night: what is done to a group of real clients, and what a diagnosis must find in it.
 
-A scene notes each thing it does: from when until when, and which causes a rebalance in that time may have.
+A scene notes each thing it does: from when until when, and which causes a rebalance in that time has.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from typing import Any
 from clients.harness import Member, wait_until
 from clients.members.telling import Orders
 from coterie import Consumer, Producer
+from coterie.diagnosis.detectors.members import LONGEST_SESSION_MS
 from coterie.facts import Cause
-from coterie.ledger.derived import DerivedCause
 
 SESSION_MS = 8_000
 POLL_MS = 10_000
 PATIENCE_S = 240.0
 
 JOIN = {str(Cause.NEW_MEMBER)}
-LEAVE = {str(Cause.MEMBER_LEFT), str(DerivedCause.MEMBER_GONE)}
-EXPIRE = {str(Cause.SESSION_EXPIRED), str(DerivedCause.MEMBER_GONE)}
+LEAVE = {str(Cause.MEMBER_LEFT)}
+EXPIRE = {str(Cause.SESSION_EXPIRED)}
 REJOIN = {str(Cause.LEADER_REJOINED), str(Cause.PROTOCOLS_CHANGED), str(Cause.SUBSCRIPTION_CHANGED)}
+TAKE_OVER = {str(Cause.STATIC_MEMBER_REPLACED)}
+JAVA = "java-consumer"
+COOPERATIVE = "cooperative-sticky"
 
 
 def now_ms() -> int:
@@ -35,13 +38,20 @@ def now_ms() -> int:
 
 @dataclass
 class Deed:
-    """What was done: rebalances that begin in its time have one of these causes and members."""
+    """Something that was done: a rebalance that begins in its time has one of these causes, and this member."""
 
     what: str
     causes: set[str]
     client_id: str
+    must: bool
+    """Whether it causes a rebalance for certain."""
     from_ms: int
     to_ms: int = 1 << 62
+
+    @property
+    def is_end(self) -> bool:
+        """Return whether a member went, so that a source which compares lists of members sees that one is missing."""
+        return bool(self.causes & (LEAVE | EXPIRE))
 
 
 @dataclass
@@ -58,10 +68,19 @@ class Scene:
     members: dict[str, Member] = field(default_factory=dict)
     """Those that should own something now."""
     started: list[Member] = field(default_factory=list)
+    is_cooperative: bool = False
     count: int = 0
 
-    def start(self, library: str, client_id: str, *, waits: bool = True, **more: Any) -> Member:
+    def start(self, library: str, client_id: str, **more: Any) -> Member:
         """Start a member and wait until the group has settled with it."""
+        member = self.members[client_id] = self.begin(library, client_id, "joins", JOIN, **more)
+        self.settle()
+        return member
+
+    def begin(
+        self, library: str, client_id: str, what: str, causes: set[str], *, must: bool = True, **more: Any
+    ) -> Member:
+        """Start a process, which may become a member."""
         self.count += 1
         told: dict[str, Any] = {
             "topics": list(self.topics),
@@ -72,21 +91,30 @@ class Scene:
             "protocol": self.protocol,
             **more,
         }
-        self.note("joins", JOIN, client_id)
+        self.is_cooperative |= told["assignor"] == COOPERATIVE
+        self.note(what, causes, client_id, must=must)
         directory = self.directory / f"{self.group}-{self.count}"
         directory.mkdir(parents=True)
         orders = Orders(bootstrap=self.bootstrap, group=self.group, client_id=client_id, **told)
-        member = self.members[client_id] = Member(library, orders, directory)
+        member = Member(library, orders, directory)
         self.started.append(member)
-        if waits:
-            self.settle()
         return member
 
-    def note(self, what: str, causes: set[str], client_id: str) -> Deed:
+    def note(self, what: str, causes: set[str], client_id: str, *, must: bool = True) -> Deed:
         if self.deeds:
             self.deeds[-1].to_ms = min(self.deeds[-1].to_ms, now_ms())
-        self.deeds.append(Deed(what, causes, client_id, now_ms()))
+        self.deeds.append(Deed(what, causes, client_id, must, now_ms()))
         return self.deeds[-1]
+
+    def has_revoked(self, client_id: str, from_ms: int, to_ms: int) -> bool:
+        """Return whether a member said that it gave up partitions, between two times."""
+        return any(
+            from_ms <= event["at_ms"] <= to_ms
+            for member in self.started
+            if member.client_id == client_id
+            for event in member.events
+            if event["event"] == "revoked"
+        )
 
     def settle(self, members: int | None = None) -> None:
         """Wait until all partitions have one owner, and so many members have some."""
@@ -155,22 +183,44 @@ class Scene:
     def end(self) -> None:
         for member in self.started:
             member.discard()
+        for member in self.started:
+            member.read()
 
 
 # --- the scenes -------------------------------------------------------------------------------------------------------
 
 
 def quiet(scene: Scene) -> None:
-    scene.start("coterie", "one")
-    scene.start("confluent", "two")
-    scene.quiet(15)
-    scene.leave("two")
+    """Members of all libraries join, read, commit and go: nothing is wrong with that."""
+    libraries = ["coterie", "confluent", JAVA, *(["kafka-python"] if scene.protocol == "classic" else [])]
+    for library in libraries:
+        scene.start(library, f"a-{library}-member")
+    for _ in range(10):
+        scene.produce(16)
+        scene.quiet(2)
+    scene.leave(f"a-{JAVA}-member")
+    scene.quiet(2)
 
 
 def crash(scene: Scene) -> None:
     scene.start("confluent", "one")
     scene.start("coterie", "two")
     scene.kill("one")
+
+
+def crash_java(scene: Scene) -> None:
+    scene.start(JAVA, "one")
+    scene.start(JAVA, "two")
+    scene.kill("one")
+
+
+def cooperative(scene: Scene) -> None:
+    """Each join is followed up by a second rebalance, in which the new member gets what the others gave up."""
+    scene.start(JAVA, "one", assignor=COOPERATIVE)
+    scene.start("coterie", "two", assignor=COOPERATIVE)
+    scene.start("confluent", "three", assignor=COOPERATIVE)
+    scene.quiet(3)
+    scene.leave("two")
 
 
 def pauses(scene: Scene) -> None:
@@ -184,6 +234,12 @@ def pauses(scene: Scene) -> None:
 def slow_processing(scene: Scene) -> None:
     scene.start("coterie", "one")
     scene.start("coterie", "two", slow_ms=POLL_MS + 8_000)
+    scene.slow("two")
+
+
+def slow_java(scene: Scene) -> None:
+    scene.start(JAVA, "one")
+    scene.start(JAVA, "two", slow_ms=POLL_MS + 8_000)
     scene.slow("two")
 
 
@@ -205,20 +261,42 @@ def flapping(scene: Scene) -> None:
 
 
 def rolling_deployment(scene: Scene) -> None:
+    deploy(scene, "coterie")
+
+
+def rolling_deployment_java(scene: Scene) -> None:
+    deploy(scene, JAVA)
+
+
+def deploy(scene: Scene, library: str) -> None:
     names = ["one", "two", "three"]
     for name in names:
-        scene.start("coterie", name)
+        scene.start(library, name)
     for name in names:
         scene.leave(name)
-        scene.start("coterie", name)
+        scene.start(library, name)
 
 
 def duplicate_instance_id(scene: Scene) -> None:
+    duplicate(scene, "confluent", "coterie")
+
+
+def duplicate_instance_id_java(scene: Scene) -> None:
+    duplicate(scene, JAVA, JAVA)
+
+
+def duplicate(scene: Scene, first: str, second: str) -> None:
+    """Start a second process with the instance id of a living one: it takes over; in a consumer group it is refused."""
     scene.start("coterie", "one")
-    scene.start("confluent", "two", instance_id="same")
-    scene.note("takes over", {str(Cause.STATIC_MEMBER_REPLACED), *JOIN, *REJOIN}, "three")
+    scene.start(first, "two", instance_id="same")
+    if scene.protocol == "consumer":
+        scene.begin(second, "three", "is refused", set(), must=False, instance_id="same")
+        scene.quiet(LONGEST_SESSION_MS / 1_000 + 6)  # by then a dead member would have been removed
+        return
+    taking = scene.begin(second, "three", "takes over", TAKE_OVER, must=False, instance_id="same")
     scene.members.pop("two")
-    scene.start("coterie", "three", instance_id="same")
+    scene.members["three"] = taking
+    scene.settle()
     scene.quiet(3)
 
 
@@ -302,33 +380,43 @@ def rebalance_loop(scene: Scene) -> None:
 @dataclass(frozen=True)
 class Plan:
     play: Callable[[Scene], None]
-    finds: set[str]
-    """What a diagnosis with all sources must find."""
+    finds: Mapping[str, set[str] | None]
+    """What a diagnosis with all sources must find, and about whom; None if that is not checked."""
     may: set[str] = field(default_factory=set)
     """What else may be said about it: true, and not the point."""
+    vague: set[str] = field(default_factory=set)
+    """What a source that knows less may say."""
     topics: Mapping[str, int] = field(default_factory=lambda: {"t": 4})
     protocols: tuple[str, ...] = ("classic",)
 
 
 BOTH = ("classic", "consumer")
+ABSENT = {"unexplained-absence"}
+TWO_TOPICS = {"t": 4, "u": 4}
+THREE = {"one", "two", "three"}
 SCENES: Mapping[str, Plan] = {
-    "quiet": Plan(quiet, set(), protocols=BOTH),
-    "crash": Plan(crash, {"crash"}, protocols=BOTH),
-    "pauses": Plan(pauses, {"heartbeat-lost"}, {"session-timeout-too-short", "unexplained-absence"}, protocols=BOTH),
-    "slow": Plan(slow_processing, {"slow-processing"}, {"unexplained-absence"}, protocols=BOTH),
-    "slow-without-a-reason": Plan(slow_without_a_reason, {"slow-processing"}),
-    "flapping": Plan(flapping, {"flapping-member"}, protocols=BOTH),
-    "deployment": Plan(rolling_deployment, {"rolling-deployment"}, protocols=BOTH),
-    "duplicate": Plan(duplicate_instance_id, {"duplicate-instance-id"}),
-    "slow-joiner": Plan(slow_joiner, {"slow-joiner"}),
+    "quiet": Plan(quiet, {}, topics={"t": 8}, protocols=BOTH),
+    "cooperative": Plan(cooperative, {}, topics={"t": 6}),
+    "crash": Plan(crash, {"crash": {"one"}}, protocols=BOTH),
+    "crash-java": Plan(crash_java, {"crash": {"one"}}, protocols=BOTH),
+    "pauses": Plan(pauses, {"heartbeat-lost": {"two"}}, {"session-timeout-too-short"}, ABSENT, protocols=BOTH),
+    "slow": Plan(slow_processing, {"slow-processing": {"two"}}, vague=ABSENT, protocols=BOTH),
+    "slow-java": Plan(slow_java, {"slow-processing": {"two"}}, vague=ABSENT, protocols=BOTH),
+    "slow-without-a-reason": Plan(slow_without_a_reason, {"slow-processing": {"two"}}),
+    "flapping": Plan(flapping, {"flapping-member": {"two"}}, protocols=BOTH),
+    "deployment": Plan(rolling_deployment, {"rolling-deployment": THREE}, protocols=BOTH),
+    "deployment-java": Plan(rolling_deployment_java, {"rolling-deployment": THREE}, protocols=BOTH),
+    "duplicate": Plan(duplicate_instance_id, {"duplicate-instance-id": {"same"}}),
+    "duplicate-java": Plan(duplicate_instance_id_java, {"duplicate-instance-id": {"same"}}, protocols=BOTH),
+    "slow-joiner": Plan(slow_joiner, {"slow-joiner": {"one"}}),
     "subscriptions": Plan(
-        different_subscriptions, {"different-subscriptions"}, {"skewed-assignment"}, {"t": 4, "u": 4}
+        different_subscriptions, {"different-subscriptions": None}, {"skewed-assignment"}, topics=TWO_TOPICS
     ),
-    "skewed": Plan(skewed, {"skewed-assignment"}, topics={"s1": 3, "s2": 3, "s3": 3}),
-    "idle": Plan(idle, {"idle-members"}, topics={"t2": 2}),
-    "lag": Plan(lag_without_members, {"lag-without-members"}, protocols=BOTH),
-    "unread": Plan(unread_topic, {"unread-topic"}, topics={"t": 4, "u": 4}),
-    "autoscaler": Plan(autoscaler, {"autoscaler-storm"}),
-    "coordinator-moved": Plan(skewed, {"coordinator-moved"}, {"crash", "heartbeat-lost"}),
-    "loop": Plan(rebalance_loop, {"rebalance-loop"}, {"different-subscriptions"}, {"t": 4, "u": 4}),
+    "skewed": Plan(skewed, {"skewed-assignment": None}, topics={"s1": 3, "s2": 3, "s3": 3}),
+    "idle": Plan(idle, {"idle-members": None}, topics={"t2": 2}),
+    "lag": Plan(lag_without_members, {"lag-without-members": None}, protocols=BOTH),
+    "unread": Plan(unread_topic, {"unread-topic": None}, topics=TWO_TOPICS),
+    "autoscaler": Plan(autoscaler, {"autoscaler-storm": None}),
+    "coordinator-moved": Plan(skewed, {"coordinator-moved": None}),
+    "loop": Plan(rebalance_loop, {"rebalance-loop": {"two"}}, {"different-subscriptions"}, topics=TWO_TOPICS),
 }

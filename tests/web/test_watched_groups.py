@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from coterie.diagnosis import Grade, GroupSample, PartitionLag
+from coterie.facts import RebalanceStarted
 from coterie.web.groups import WatchedGroups, from_facts
 from coterie.web.lag import MOST_ENDS, MOST_POINTS, EndOffsets, LagSeries
 from diagnosis.script import histories_of
@@ -23,10 +24,18 @@ def test_groups_are_listed_worst_first_and_unknown_values_are_null() -> None:
     groups.add_samples({"quiet": sample(1_000, PartitionLag("t", 0, None, 5))})
     listed = groups.list()["groups"]
     assert [row["group"] for row in listed] == ["payments", "billing", "quiet"]
-    assert listed[0]["state"] is None and listed[0]["lag"] is None and listed[0]["unassigned"] > 0
+    assert listed[0]["lag"] is None and listed[0]["unassigned"] > 0
     assert listed[2]["lag"] is None and listed[2]["behind"] is None and listed[2]["unassigned"] is None
     assert listed[2]["members"] == 1 and listed[2]["findings"] == []
     json.dumps(groups.detail("payments", with_stories=True), allow_nan=False)
+
+
+def test_a_group_without_samples_has_the_state_after_its_last_rebalance() -> None:
+    facts = list(small_group())
+    started = max(at for at, fact in enumerate(facts) if isinstance(fact, RebalanceStarted))
+    for some, state, members in ((facts, "Stable", 1), (facts[: started + 1], None, None)):
+        (row,) = from_facts(some, Grade.OBSERVED, "broker").list()["groups"]
+        assert (row["state"], row["members"]) == (state, members)
 
 
 def test_only_what_is_new_is_sent_again() -> None:

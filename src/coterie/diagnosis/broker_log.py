@@ -316,7 +316,7 @@ _WORDS = {
     "group": r".{1,255}?",
     "member": r"\S{1,400}?",
     "old": r"\S{1,400}?",
-    "other": r"\S{1,400}",
+    "other": r"\S{1,400}?(?=\.?(?:\s|$))",
     "instance": r".{1,255}?",
     "generation": r"\d{1,10}",
     "epoch": r"\d{1,10}",

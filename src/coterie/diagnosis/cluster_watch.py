@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from math import inf
 from types import TracebackType
 from typing import Self
 from uuid import UUID
@@ -17,11 +19,11 @@ from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import Record, TopicPartition
 from coterie.diagnosis.evidence import Grade
 from coterie.diagnosis.from_facts import HistoryBuilder
-from coterie.diagnosis.ledger_file import FactRow, LedgerFile, RecordRow
+from coterie.diagnosis.ledger_file import CommitRow, FactRow, LedgerFile, RecordRow
 from coterie.diagnosis.merge import merge_all
 from coterie.diagnosis.model import GroupHistory, GroupSample, PartitionLag
 from coterie.diagnosis.records import Commits, OffsetsTopic, group_of, is_commit
-from coterie.diagnosis.samples import SampledMember, history_of_samples
+from coterie.diagnosis.samples import SampledGroup, SampledMember
 from coterie.errors import CoterieError, KafkaError, MalformedError
 from coterie.facts import OffsetsStored
 from coterie.ledger import read_fact
@@ -40,7 +42,7 @@ MAX_LAGS = 1_000_000
 STORE_LAG_MS = 60_000
 """A sample in which only offsets have changed is stored so often."""
 LOOKS_EVERY = 6
-"""After so many samples it looks whether the topics that it reads have been created."""
+"""After so many samples it looks whether facts are recorded now. For `__consumer_offsets` it looks each time."""
 SETTINGS: Mapping[str, object] = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
@@ -63,9 +65,10 @@ class ClusterWatch:
         self._topic = OffsetsTopic(self._names)
         self._commits = Commits()
         self._facts = HistoryBuilder(Grade.OBSERVED)
-        self._samples: dict[str, list[GroupSample]] = {}
-        self._types: dict[str, str] = {}
-        self._members: dict[str, dict[str, SampledMember]] = {}
+        self._sampled: dict[str, SampledGroup] = {}
+        self._merged: dict[str, GroupHistory] = {}
+        self._changed: set[str] = set()
+        """The groups whose history must be merged again."""
         self._ends: dict[TopicPartition, int] = {}
         self._positions = ledger.positions() if ledger is not None else {}
         self._reads: set[str] = set()
@@ -81,9 +84,8 @@ class ClusterWatch:
         self.cluster_id = self._admin.describe_cluster().cluster_id or ""
         if self._ledger is not None:
             self._ledger.check_cluster(self.cluster_id)
-            for group_id, sample in self._ledger.last_samples():
-                for one in sample.partitions:
-                    self._commits.set(group_id, (one.topic, one.partition), one.committed)
+            for group_id, topic, partition, offset, _, _ in self._ledger.commits():
+                self._commits.set(group_id, (topic, partition), offset)
         self._learn_topics()
         self._assign()
         return self
@@ -138,6 +140,7 @@ class ClusterWatch:
         polled = self._consumer.poll(timeout, max_records=POLL_RECORDS)
         rows: list[RecordRow] = []
         facts: list[FactRow] = []
+        commits: dict[tuple[str, str, int], CommitRow] = {}
         positions: dict[tuple[str, int], int] = {}
         for record in polled:
             positions[record.topic, record.partition] = record.offset + 1
@@ -145,18 +148,24 @@ class ClusterWatch:
                 self._add_fact(record, facts)
                 continue
             if is_commit(record.key):
-                self._commits.add(record.key or b"", record.value)
+                commit = self._commits.add(record.key or b"", record.value)
+                if commit is not None:
+                    place = commit[:3]
+                    count = commits[place][-1] + 1 if place in commits else 1
+                    commits[place] = (*commit, record.timestamp, count)
                 continue
             at = record.partition, record.offset, record.timestamp
+            group_id = group_of(record.key)
+            if group_id is None:
+                continue
             if self._ledger is None:
                 self._topic.add(*at, record.key, record.value)
-                continue
-            group_id = group_of(record.key)
-            if group_id is not None:
+                self._changed.add(group_id)
+            else:
                 rows.append((*at, group_id, record.key or b"", record.value))
         self._positions |= positions
         if positions and self._ledger is not None:
-            self._ledger.add_records(rows, facts, positions)
+            self._ledger.add_records(rows, facts, positions, commits.values())
         self.records += len(polled)
         return len(polled)
 
@@ -169,6 +178,7 @@ class ClusterWatch:
             return
         if self._ledger is None:
             self._facts.add(fact, f"{FACTS_TOPIC}-0@{record.offset}")
+            self._changed.update([fact.group_id] if fact.group_id else self._merged)
         else:
             rows.append((record.offset, fact.at_ms, fact.group_id, record.value or b""))
 
@@ -187,7 +197,7 @@ class ClusterWatch:
     def sample(self, group_ids: Collection[str] | None = None) -> int:
         """Describe these groups, or all. Returns how many were described."""
         self._sampled_times += 1
-        if FACTS_TOPIC not in self._reads and self._sampled_times % LOOKS_EVERY in (0, 1):
+        if not self._reads or (FACTS_TOPIC not in self._reads and self._sampled_times % LOOKS_EVERY in (0, 1)):
             self._assign()
         if group_ids is None:
             found = self._admin.list_groups()
@@ -203,7 +213,7 @@ class ClusterWatch:
         ends = {one: found.offset for one, found in listed.items() if not isinstance(found, KafkaError)}
         samples, members = [], []
         for group in groups:
-            sample = self._sampled(group, at_ms, wanted[group.group_id], ends)
+            sample = self._sample_of(group, at_ms, wanted[group.group_id], ends)
             samples.append((group.group_id, group.type, sample))
             members += [(group.group_id, _member(one)) for one in group.members]
         self._keep(samples, members)
@@ -222,7 +232,7 @@ class ClusterWatch:
                 found[place] = found.get(place, (None, ""))[0], member.member_id
         return found
 
-    def _sampled(
+    def _sample_of(
         self,
         group: GroupDescription,
         at_ms: int,
@@ -246,21 +256,27 @@ class ClusterWatch:
             groups = {group_id for group_id, _, _ in new}
             self._ledger.add_samples(new, [(group_id, one) for group_id, one in members if group_id in groups])
             return
-        for group_id, kind, sample in samples:
-            self._types[group_id] = kind
-            self._samples.setdefault(group_id, []).append(sample)
+        about: dict[str, dict[str, SampledMember]] = {}
         for group_id, member in members:
-            self._members.setdefault(group_id, {})[member.member_id] = member
+            about.setdefault(group_id, {})[member.member_id] = member
         most = max(MAX_LAGS // max(sum(len(one.partitions) for _, _, one in samples), 1), 2)
-        for kept in self._samples.values():
-            del kept[: -min(most, SAMPLES_IN_MEMORY)]
+        for group_id, kind, sample in samples:
+            group = self._sampled.setdefault(group_id, SampledGroup(group_id, kind))
+            group.history.group_type = kind
+            group.add(sample, about.get(group_id, {}), min(most, SAMPLES_IN_MEMORY))
+            merged = self._merged.get(group_id)
+            if self._is_new(group_id, sample, inf) or merged is None:
+                self._changed.add(group_id)
+            else:  # nothing but offsets
+                last_ms = max(merged.to_ms or 0, sample.at_ms)
+                self._merged[group_id] = replace(merged, samples=list(group.history.samples), to_ms=last_ms)
 
-    def _is_new(self, group_id: str, sample: GroupSample) -> bool:
-        """Return whether a sample differs from the last stored one in more than offsets, or that is a minute old."""
+    def _is_new(self, group_id: str, sample: GroupSample, after_ms: float = STORE_LAG_MS) -> bool:
+        """Return whether a sample differs from the last new one in more than offsets, or that one is so old."""
         owners = hash(tuple((one.topic, one.partition, one.owner) for one in sample.partitions))
         now = sample.state, sample.number, sample.members, sample.coordinator, owners
         before, at_ms = self._stored.get(group_id, (None, 0))
-        if before == now and sample.at_ms - at_ms < STORE_LAG_MS:
+        if before == now and sample.at_ms - at_ms < after_ms:
             return False
         self._stored[group_id] = now, sample.at_ms
         return True
@@ -283,14 +299,17 @@ class ClusterWatch:
 
     def histories(self) -> dict[str, GroupHistory]:
         """Return the history of each group, merged from all that was read."""
-        return self._ledger.histories() if self._ledger is not None else merge_all(self.sources().values())
+        if self._ledger is not None:
+            return self._ledger.histories()
+        changed, self._changed = self._changed, set()
+        if changed:
+            found = self.sources().values()
+            self._merged |= merge_all({one: some[one] for one in changed if one in some} for some in found)
+        return dict(self._merged)
 
     def sources(self) -> dict[str, dict[str, GroupHistory]]:
         """Return what this process has read, each source for itself."""
-        sampled = {
-            group_id: history_of_samples(group_id, samples, self._members.get(group_id, {}), self._types[group_id])
-            for group_id, samples in self._samples.items()
-        }
+        sampled = {group_id: one.history for group_id, one in self._sampled.items()}
         derived, observed = self._topic.histories(), self._facts.histories()
         return {str(Grade.DERIVED): derived, str(Grade.OBSERVED): observed, str(Grade.SAMPLED): sampled}
 

@@ -60,6 +60,8 @@ class HistoryBuilder:
         self._went: dict[str, dict[str, tuple[int, str]]] = {}
         """Members that went while no rebalance ran: one may begin at once."""
         self._histories: dict[str, GroupHistory] = {}
+        self._stale: set[str] = set()
+        """The groups whose history must be made again."""
 
     def add(self, fact: Fact, source: str, says: str = "") -> None:
         """Add a fact, and where it stands."""
@@ -67,7 +69,9 @@ class HistoryBuilder:
         self._ledger.add(fact)
         self._intervals.add(fact)
         if not fact.group_id:
+            self._stale.update(self._histories)
             return
+        self._stale.add(fact.group_id)
         history = self._history(fact.group_id)
         history.to_ms = fact.at_ms if history.to_ms is None else max(history.to_ms, fact.at_ms)
         history.from_ms = fact.at_ms if history.from_ms is None else min(history.from_ms, fact.at_ms)
@@ -85,6 +89,7 @@ class HistoryBuilder:
         half = len(self._intervals.all) // 2
         old = [one for one in self._intervals.all[:half] if one.ended_ms is None]
         self._intervals.all[:half] = old
+        self._stale.update(self._histories)
 
     def _history(self, group_id: str) -> GroupHistory:
         if group_id not in self._histories:
@@ -136,6 +141,7 @@ class HistoryBuilder:
             last = self._seen.get(group_id, {}).get(id(book.rebalances[-1]))
             if last is not None:
                 last.members = count
+                self._stale.add(group_id)
 
     def describe_member(self, group_id: str, member_id: str, evidence: Evidence, **about: Any) -> None:
         """Add claims about a member: session_timeout_ms, rebalance_timeout_ms, topics."""
@@ -152,8 +158,10 @@ class HistoryBuilder:
         self._history(group_id).events.append(event)
 
     def histories(self) -> dict[str, GroupHistory]:
-        """Return the histories so far. They may be asked for again later."""
-        for history in self._histories.values():
+        """Return the histories so far. They may be asked for again later; only those that changed are made again."""
+        stale = {name: one for name in self._stale if (one := self._histories.get(name)) is not None}
+        self._stale.clear()
+        for history in stale.values():
             rebalances = self._ledger.rebalances_of(history.group_id)
             seen = self._seen.get(history.group_id, {})
             explained = [_explained(one, seen.get(id(one)) or _Seen(), self._grade) for one in rebalances]
@@ -161,14 +169,15 @@ class HistoryBuilder:
             if explained:
                 history.group_type = explained[-1].group_type
             history.intervals = []
-        if self._grade is not Grade.LOGGED:
+        if stale and self._grade is not Grade.LOGGED:
             for interval in self._intervals.all:
-                if interval.group_id in self._histories:
-                    self._histories[interval.group_id].intervals.append(interval)
+                if interval.group_id in stale:
+                    stale[interval.group_id].intervals.append(interval)
         return self._histories
 
     def trim(self, rebalances: int, moves: int, intervals: int) -> None:
         """Drop the oldest of a long history: at most so many rebalances and moves of a group, and intervals in all."""
+        self._stale.update(self._histories)
         for group_id in self._histories:
             book = self._ledger.book_of(group_id)
             kept = sum(len(one.moves) for one in book.rebalances) if book is not None else 0

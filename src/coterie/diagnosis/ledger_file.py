@@ -39,6 +39,9 @@ CREATE TABLE IF NOT EXISTS positions (
 CREATE TABLE IF NOT EXISTS records (
     partition INTEGER NOT NULL, offset INTEGER NOT NULL, at_ms INTEGER NOT NULL, group_id TEXT NOT NULL,
     key BLOB NOT NULL, value BLOB, PRIMARY KEY (partition, offset)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS commits (
+    group_id TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, committed INTEGER, at_ms INTEGER NOT NULL,
+    count INTEGER NOT NULL, PRIMARY KEY (group_id, topic, partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS facts (
     offset INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, group_id TEXT NOT NULL, fact BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS samples (
@@ -55,6 +58,8 @@ CREATE INDEX IF NOT EXISTS facts_of_group ON facts (group_id);
 
 RecordRow = tuple[int, int, int, str, bytes, bytes | None]
 """Partition, offset, time, group, key and value of a record."""
+CommitRow = tuple[str, str, int, int | None, int, int]
+"""Group, topic, partition, the last committed offset (None if it was deleted), its time, and the number of commits."""
 FactRow = tuple[int, int, str, bytes]
 """Offset, time, group and JSON of a fact."""
 Positions = Mapping[tuple[str, int], int]
@@ -126,12 +131,23 @@ class LedgerFile:
 
     # --- writing
 
-    def add_records(self, rows: Iterable[RecordRow], facts: Iterable[FactRow], positions: Positions) -> None:
-        """Store what was read, and how far, in one transaction."""
+    def add_records(
+        self,
+        rows: Iterable[RecordRow],
+        facts: Iterable[FactRow],
+        positions: Positions,
+        commits: Iterable[CommitRow] = (),
+    ) -> None:
+        """Store what was read, and how far, in one transaction: so each commit is counted once."""
         with self._errors(), self._db:
             packed = ((*row[:4], row[4], _packed(row[5])) for row in rows)
             self._db.executemany("INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?)", packed)
             self._db.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?, ?, ?)", facts)
+            self._db.executemany(
+                "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "committed = excluded.committed, at_ms = excluded.at_ms, count = count + excluded.count",
+                commits,
+            )
             self._db.executemany(
                 "INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", [(*place, at) for place, at in positions.items()]
             )
@@ -165,6 +181,7 @@ class LedgerFile:
         with self._errors(), self._db:
             self._db.execute("DELETE FROM samples WHERE at_ms < ?", (before_ms,))
             self._db.execute("DELETE FROM facts WHERE at_ms < ?", (before_ms,))
+            self._db.execute("DELETE FROM commits WHERE at_ms < ? AND committed IS NULL", (before_ms,))
             self._db.execute(
                 "DELETE FROM records WHERE at_ms < ? AND EXISTS (SELECT 1 FROM records AS later WHERE "
                 "later.partition = records.partition AND later.offset > records.offset AND later.key = records.key)",
@@ -188,12 +205,10 @@ class LedgerFile:
         for *row, value in self._rows("records", "partition, offset", group_id):
             yield (*row, _unpacked(value))
 
-    def last_samples(self) -> Iterator[tuple[str, GroupSample]]:
-        """Return the last sample of each group."""
-        with self._errors(), closing(self._db.cursor()) as cursor:
-            rows = "SELECT group_id, sample, MAX(at_ms) FROM samples GROUP BY group_id"
-            for group_id, data, _ in cursor.execute(rows):
-                yield group_id, _read_sample(_unpacked(data) or b"")
+    def commits(self, group_id: str | None = None) -> Iterator[CommitRow]:
+        """Return the last commit of each partition, and how many there were."""
+        for row in self._rows("commits", "group_id, topic, partition", group_id):
+            yield (*row,)
 
     def histories(self, group_id: str | None = None) -> dict[str, GroupHistory]:
         """Return the history of each group, or of one, merged from all sources."""

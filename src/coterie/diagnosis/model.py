@@ -71,8 +71,8 @@ class ExplainedRebalance:
     """A `facts.Cause` or a `DerivedCause`."""
     member: Statement[str] = field(default_factory=unknown)
     """The id of the member that caused it; empty if it is known that no member did."""
-    reason: Statement[str] = field(default_factory=unknown)
-    """The reason that the client sent, or the broker logged."""
+    reason: Statement[str] = field(default_factory=lambda: unknown(_reasons_agree))
+    """The reason that the client sent, or the broker logged; else what the change of members suggests."""
     began_ms: Statement[int] = field(default_factory=_time)
     joined_ms: Statement[int] = field(default_factory=_time)
     """The end of the join phase; in a consumer group, when the target assignment was computed."""
@@ -172,6 +172,11 @@ def _joins_agree(strong: Claim[tuple[tuple[str, int], ...]], weak: Claim[tuple[t
     """Compare the times of the members that both sources know."""
     known = dict(strong.value)
     return all(abs(known.get(who, ms) - ms) <= CLOCK_SLACK_MS for who, ms in weak.value)
+
+
+def _reasons_agree(strong: Claim[str], weak: Claim[str]) -> bool:
+    """Compare texts. One that is inferred says the same in other words."""
+    return weak.evidence.grade is Grade.INFERRED or strong.value == weak.value
 
 
 def _as_it_is(value: Any) -> Any:

@@ -43,15 +43,17 @@ class Commits:
         self._groups: dict[str, dict[tuple[str, int], int]] = {}
         self._count = 0
 
-    def add(self, key: bytes, value: bytes | None) -> None:
-        """Add the record of a commit; one that cannot be read is skipped."""
+    def add(self, key: bytes, value: bytes | None) -> tuple[str, str, int, int | None] | None:
+        """Add the record of a commit. Returns group, topic, partition and offset; None if it cannot be read."""
         try:
             record = read_record(key, value)
         except MalformedError:
-            return
+            return None
         if not isinstance(record, OffsetRecord):
-            return
-        self.set(record.group_id, (record.topic, record.partition), record.value.offset if record.value else None)
+            return None
+        offset = record.value.offset if record.value else None
+        self.set(record.group_id, (record.topic, record.partition), offset)
+        return record.group_id, record.topic, record.partition, offset
 
     def set(self, group_id: str, place: tuple[str, int], offset: int | None) -> None:
         """Set the committed offset of a partition; None if it was deleted."""

@@ -26,6 +26,9 @@ from coterie.ledger.derived import DerivedCause
 NO_NUMBER = 0
 """The number of a rebalance of which no source says the generation."""
 KEEP_SAMPLES = 10_000
+KEEP_CHANGES = 10_000
+"""How many rebalances, members and events of a group are kept."""
+KEEP_INTERVALS = 100_000
 SOURCE = "describe"
 _SETTLED = {"Stable": str(RebalanceOutcome.STABLE), "Empty": str(RebalanceOutcome.EMPTY)}
 
@@ -41,25 +44,51 @@ class SampledMember:
     topics: tuple[str, ...] | None = None
 
 
+class SampledGroup:
+    """The history of a group from its samples, which come in the order of their times."""
+
+    def __init__(self, group_id: str, group_type: str = CLASSIC) -> None:
+        self.history = GroupHistory(group_id, group_type, grades=frozenset({str(Grade.SAMPLED)}))
+        self._owned: dict[tuple[str, int], Interval] = {}
+        self._last: GroupSample | None = None
+
+    def add(self, sample: GroupSample, members: Mapping[str, SampledMember], keep: int = KEEP_SAMPLES) -> None:
+        """Add a sample; `members` has those that it shows. At most `keep` samples are kept."""
+        history = self.history
+        at = Evidence(Grade.SAMPLED, SOURCE, sample.at_ms, f"{sample.state}, {len(sample.members)} members")
+        _note_members(history, self._last, sample, members, at)
+        if self._last is not None:
+            _note_changes(history, self._last, sample, at)
+        _note_owners(history, self._owned, sample)
+        self._last = sample
+        history.samples.append(sample)
+        history.from_ms = history.from_ms if history.from_ms is not None else sample.at_ms
+        history.to_ms = sample.at_ms
+        self._forget(keep)
+
+    def _forget(self, keep: int) -> None:
+        """Drop the oldest of a long history."""
+        history = self.history
+        del history.samples[:-keep]
+        for some in (history.rebalances, history.past, history.events):
+            del some[:-KEEP_CHANGES]
+        if len(history.members) > KEEP_CHANGES:
+            gone = [one.member_id for one in history.members.values() if one.departure.is_known]
+            for member_id in gone[: len(history.members) - KEEP_CHANGES]:
+                del history.members[member_id]
+        if len(history.intervals) > KEEP_INTERVALS:
+            half = len(history.intervals) // 2
+            history.intervals[:half] = [one for one in history.intervals[:half] if one.ended_ms is None]
+
+
 def history_of_samples(
     group_id: str, samples: Iterable[GroupSample], members: Mapping[str, SampledMember], group_type: str = CLASSIC
 ) -> GroupHistory:
     """Return the history of a group from its samples, in the order of their times; `members` are those ever seen."""
-    history = GroupHistory(group_id, group_type, grades=frozenset({str(Grade.SAMPLED)}))
-    before: GroupSample | None = None
-    owned: dict[tuple[str, int], Interval] = {}
+    group = SampledGroup(group_id, group_type)
     for sample in samples:
-        history.samples.append(sample)
-        at = Evidence(Grade.SAMPLED, SOURCE, sample.at_ms, f"{sample.state}, {len(sample.members)} members")
-        _note_members(history, before, sample, members, at)
-        if before is not None:
-            _note_changes(history, before, sample, at)
-        _note_owners(history, owned, sample)
-        before = sample
-    del history.samples[:-KEEP_SAMPLES]
-    if history.samples:
-        history.from_ms, history.to_ms = history.samples[0].at_ms, history.samples[-1].at_ms
-    return history
+        group.add(sample, members)
+    return group.history
 
 
 def _note_members(
@@ -108,8 +137,7 @@ def _note_changes(history: GroupHistory, before: GroupSample, sample: GroupSampl
         history.events.append(Event(sample.at_ms, Happening.COORDINATOR_MOVED, "", moved))
     if before.members and sample.state == "Empty":
         history.events.append(Event(sample.at_ms, Happening.GROUP_EMPTIED, "", at))
-    came = [one for one in sample.members if one not in before.members]
-    gone = [one for one in before.members if one not in sample.members]
+    came, gone = _changed_members(history, before, sample)
     epochs = (sample.number - before.number) if sample.number is not None and before.number is not None else None
     if not (came or gone) and not epochs:
         return
@@ -123,6 +151,14 @@ def _note_changes(history: GroupHistory, before: GroupSample, sample: GroupSampl
     if epochs == 1 or (epochs is None and len(came) + len(gone) == 1):
         _add_cause(one, came, gone, at)
     history.rebalances.append(one)
+
+
+def _changed_members(history: GroupHistory, before: GroupSample, sample: GroupSample) -> tuple[list[str], list[str]]:
+    """Return who came and who is gone. A static member that came back with another id changed nothing by that."""
+    came = {one: history.members[one].instance_id for one in sample.members if one not in before.members}
+    gone = {one: history.members[one].instance_id for one in before.members if one not in sample.members}
+    stayed = (set(came.values()) & set(gone.values())) - {None}
+    return [one for one in came if came[one] not in stayed], [one for one in gone if gone[one] not in stayed]
 
 
 def _add_cause(one: ExplainedRebalance, came: list[str], gone: list[str], at: Evidence) -> None:

@@ -16,6 +16,7 @@ from coterie.diagnosis.detectors import findings_of
 from coterie.diagnosis.from_facts import HistoryBuilder
 from coterie.diagnosis.model import SEVERITY
 from coterie.facts import ClockSet, Fact, OffsetsStored
+from coterie.ledger import RebalanceOutcome
 from coterie.web.lag import EndOffsets, LagSeries
 from coterie.web.stories import row_of, story_of
 from coterie.web.timeline import Timeline, grain_of
@@ -72,6 +73,10 @@ class WatchedGroup:
         rebalance = EndedRebalance.of_ledger(ended)
         self.totals.add(rebalance)
         return rebalance
+
+    def has(self, history: GroupHistory) -> bool:
+        """Return whether this is the history that it was given last."""
+        return self._history is history
 
     def replace(self, history: GroupHistory, ends: EndOffsets) -> list[EndedRebalance]:
         """Take a newer history. Returns the rebalances that have ended since the last one."""
@@ -171,6 +176,10 @@ class WatchedGroup:
         return len(self.archived) + len(self.history.rebalances)
 
 
+_STATES: Mapping[str, str] = {RebalanceOutcome.STABLE: "Stable", RebalanceOutcome.EMPTY: "Empty"}
+"""The state of a group after its last rebalance, for a group without samples, as in a recorded file."""
+
+
 def _key(one: ExplainedRebalance) -> tuple[int, int]:
     return one.number, one.at_ms
 
@@ -248,11 +257,14 @@ class WatchedGroups:
         for history in histories.values():
             for sample in history.samples[-1:]:
                 self._ends.add(sample.partitions, sample.at_ms)
+        changed = set()
         for group_id, history in histories.items():
             group = self._group(group_id)
-            self._call_listeners(group, group.replace(history, self._ends))
-        self.version += 1
-        return set(histories)
+            if not group.has(history):
+                changed.add(group_id)
+                self._call_listeners(group, group.replace(history, self._ends))
+        self.version += bool(changed)
+        return changed
 
     def _call_listeners(self, group: WatchedGroup, ended: Iterable[EndedRebalance]) -> None:
         for one in ended:
@@ -291,15 +303,16 @@ class WatchedGroups:
         worst = findings[0] if findings else None
         unassigned = group.unassigned_ms
         lag = point.records if point else None
+        ended = history.rebalances[-1] if history.rebalances else None
         row = {
             "group": group.group_id,
             "type": history.group_type,
-            "state": last.state if last else None,
-            "members": len(last.members) if last else None,
+            "state": last.state if last else _STATES.get(ended.outcome.value or "") if ended else None,
+            "members": len(last.members) if last else ended.members.value if ended else None,
             "lag": lag,
             "behind": point.seconds if point else None,
             "rebalances": group.rebalance_count,
-            "last": history.rebalances[-1].at_ms if history.rebalances else None,
+            "last": ended.at_ms if ended else None,
             "unassigned": unassigned,
             "findings": [{"name": one.name, "severity": str(one.severity), "summary": one.summary} for one in findings],
             "version": group.version,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.diagnosis.context import Context, evidence_of, names, seconds
+from coterie.diagnosis.context import Context, evidence_of, is_present, names, seconds
 from coterie.diagnosis.evidence import Bound
 from coterie.diagnosis.model import Departure, ExplainedRebalance, Finding, Happening, MemberSpan, Severity
 from coterie.facts import Cause
@@ -73,9 +73,13 @@ def slow_joiner(context: Context) -> list[Finding]:
             found.append(_slow(context, one, stays, f"{names(stays) or missed[0]} never did", took))
         elif took is not None and bound is Bound.EXACT and took >= SLOW_JOIN_MS and one.number > 1:
             stays = [context.history.members[late]] if late in context.history.members else []
+            only = [] if one.joined_after_ms.is_known else _only_other(context, one)
             if late is not None or not one.joined_after_ms.is_known:
-                who = f"the last was {names(stays)}" if stays else "the source does not say who was last"
-                found.append(_slow(context, one, stays, who, took))
+                who = (
+                    f"the last was {names(stays or only)}" if stays or only else "the source does not say who was last"
+                )
+                inferred = f"no other member than {names(only)} had to join again" if only else ""
+                found.append(_slow(context, one, stays or only, who, took, inferred))
     return found
 
 
@@ -88,6 +92,14 @@ _MISSED = (
 )
 
 
+def _only_other(context: Context, one: ExplainedRebalance) -> list[MemberSpan]:
+    """Return the only member that the others can have waited for, if a new one joined a group of one."""
+    if one.cause.value != Cause.NEW_MEMBER or one.member.value is None:
+        return []
+    before = [stay for stay in context.stays if is_present(stay, one.at_ms - 1) and stay.member_id != one.member.value]
+    return before if len(before) == 1 else []
+
+
 def _late(one: ExplainedRebalance) -> str | None:
     """Return the member that alone was late: the others waited for more than half of the time only for it."""
     joined = sorted(one.joined_after_ms.value or (), key=lambda pair: pair[1])
@@ -96,7 +108,9 @@ def _late(one: ExplainedRebalance) -> str | None:
     return joined[-1][0]
 
 
-def _slow(context: Context, one: ExplainedRebalance, stays: list[MemberSpan], who: str, took: int | None) -> Finding:
+def _slow(
+    context: Context, one: ExplainedRebalance, stays: list[MemberSpan], who: str, took: int | None, inferred: str = ""
+) -> Finding:
     what = "reconcile" if one.is_of_consumer_group else "join"
     return context.finding(
         "slow-joiner",
@@ -107,6 +121,7 @@ def _slow(context: Context, one: ExplainedRebalance, stays: list[MemberSpan], wh
         members=stays,
         rebalances=[one],
         evidence=evidence_of(one.joined_ms, one.joined_after_ms, one.dropped),
+        inferred=inferred,
     )
 
 

@@ -33,7 +33,7 @@
   const short = (value) => {
     if (value >= 1e6) return `${(value / 1e6).toFixed(1)} M`;
     if (value >= 1e4) return `${(value / 1e3).toFixed(1)} k`;
-    return value < 10 ? String(Math.round(value * 100) / 100) : String(Math.round(value));
+    return value < 10 ? String(Math.round(value * 100) / 100) : Coterie.count(Math.round(value));
   };
   Coterie.short = short;
 
