@@ -103,6 +103,17 @@ def names(metrics: Metrics) -> dict[str, set[str]]:
     return {group: set(its) for group, its in metrics.items()}
 
 
+def test_polls_that_only_took_records_that_were_there_count_before_the_next_full_one() -> None:
+    measured = ConsumerMetrics()
+    measured.poll_began(100)
+    measured.quick_polls, measured.last_poll_ms = 3, 160
+    for _ in range(2):
+        measured.note_quick_polls()
+        assert (measured.polls.count, measured.polls.avg(160), measured.polls.max(160)) == (3, 20, 20)
+    measured.poll_began(200)
+    assert (measured.polls.count, measured.polls.total, measured.polls.max(200)) == (4, 100, 40)
+
+
 def test_a_consumer_measures_what_was_done_with_it(broker: coterie.Broker, name: str) -> None:
     fill(broker.bootstrap_servers, name, 2, 50)
     consumer = consumer_of(broker.bootstrap_servers, group_id=name, max_poll_records=7, heartbeat_interval_ms=20)

@@ -20,8 +20,14 @@ COMPRESSIBLE = [Record(b"once more, " * 40 + b"%03d" % number) for number in ran
 PLAIN_BYTES = sum(len(record.value) for record in COMPRESSIBLE)
 
 
-def stored(broker: BrokerProcess, topic: str) -> tuple[list[BatchHeader], list[BatchRecord]]:
-    """Partition 0 as it lies on the disk; records of very different times begin a new segment."""
+def stored(broker: BrokerProcess, topic: str, count: int) -> tuple[list[BatchHeader], list[BatchRecord]]:
+    """Partition 0 as it lies on the disk, which has what was acknowledged within a second: wait for `count` records."""
+    wait_until(lambda: len(_read(broker, topic)[1]) >= count, f"{count} records are in the segments", broker.said)
+    return _read(broker, topic)
+
+
+def _read(broker: BrokerProcess, topic: str) -> tuple[list[BatchHeader], list[BatchRecord]]:
+    """Read all segments: records of very different times begin a new one."""
     data = b"".join(path.read_bytes() for path in sorted((broker.data / f"{topic}-0").glob("*.log")))
     found = list(batches(data))
     return [header for _, header in found], [one for at, header in found for one in records(data, header, at)]
@@ -34,7 +40,7 @@ def test_a_compressed_batch_is_stored_as_the_client_compressed_it(
 ) -> None:
     topics.create(name, 1)
     PRODUCERS[library](broker.bootstrap, name, COMPRESSIBLE, ProducerOptions(compression))
-    headers, content = stored(broker, name)
+    headers, content = stored(broker, name, len(COMPRESSIBLE))
     assert {header.compression for header in headers} == {Compression[compression.upper()]}
     assert sum(header.size for header in headers) < PLAIN_BYTES / 4
     assert [record.value for record in content] == [record.value for record in COMPRESSIBLE]
@@ -52,7 +58,7 @@ def test_records_are_stored_in_order_for_every_acks(
         assert offsets == list(range(20))
 
     def are_stored() -> bool:
-        return [record.value for record in stored(broker, name)[1]] == [record.value for record in sent]
+        return [record.value for record in _read(broker, name)[1]] == [record.value for record in sent]
 
     wait_until(are_stored, "20 records are stored in order", broker.said)
 
@@ -66,7 +72,7 @@ def test_an_idempotent_producer_has_an_id_of_its_own_and_numbers_its_batches(
     for first in (0, 30):
         sent = [Record(b"%d" % number) for number in range(first, first + 30)]
         PRODUCERS[library](broker.bootstrap, name, sent, ProducerOptions(idempotent=idempotent))
-    headers, content = stored(broker, name)
+    headers, content = stored(broker, name, 60)
     assert [record.value for record in content] == [b"%d" % number for number in range(60)]
     by_producer: dict[int, list[BatchHeader]] = {}
     for header in headers:
@@ -94,7 +100,7 @@ def test_keys_headers_and_timestamps_are_kept(library: str, broker: BrokerProces
     before_ms = time.time_ns() // 1_000_000
     PRODUCERS[library](broker.bootstrap, name, sent, ProducerOptions())
     after_ms = time.time_ns() // 1_000_000
-    first, now, last = stored(broker, name)[1]
+    first, now, last = stored(broker, name, 3)[1]
     assert [(one.key, one.value) for one in (first, now, last)] == [(one.key, one.value) for one in sent]
     assert list(first.headers) == list(sent[0].headers)
     assert list(last.headers) == list(sent[2].headers)

@@ -301,14 +301,15 @@ def pass_on_by_kafka_python(broker: SecuredCoterie) -> Passed:
     read: list[bytes] = []
     futures: list[Any] = []
 
-    def poll() -> None:
-        read.extend(record.value for records in consumer.poll(20).values() for record in records)
+    def poll(timeout_ms: int = 20) -> None:
+        read.extend(record.value for records in consumer.poll(timeout_ms).values() for record in records)
 
     def settle() -> None:
         for future in futures:
             future.get(WITHIN_S)
 
     try:
+        poll(int(WITHIN_S * 1000))  # kafka-python can lose its assignment if a poll ends while it joins
         send = producer.send
         sent = _under_load(
             lambda value: futures.append(send(name, value)), poll, settle, read, lambda: _renewed(broker, "carol")

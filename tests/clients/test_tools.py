@@ -13,7 +13,7 @@ from apache_kafka import java_command, needs_apache_kafka
 from clients.harness import BrokerProcess, Crew, Lines, wait_until
 from clients.producing import Topics
 from clients.tools import TOOLS, ToolError, Tools
-from coterie.protocol.batch import Compression, batches
+from coterie.protocol.batch import BatchHeader, Compression, batches
 
 pytestmark = [pytest.mark.real_time, needs_apache_kafka]
 
@@ -132,7 +132,11 @@ def test_the_java_producer_compresses(
     )
     assert "200 records sent" in told
     (log,) = (broker.data / f"{name}-0").glob("*.log")
-    headers = [header for _, header in batches(log.read_bytes())]
-    assert sum(header.record_count for header in headers) == 200
+
+    def stored() -> list[BatchHeader]:
+        return [header for _, header in batches(log.read_bytes())]
+
+    wait_until(lambda: sum(one.record_count for one in stored()) == 200, "200 records are in the segment", broker.said)
+    headers = stored()
     assert {header.compression for header in headers} == {Compression[compression.upper()]}
     assert all(header.has_producer for header in headers), "the Java producer is idempotent unless told otherwise"

@@ -152,6 +152,13 @@ class ConsumerMetrics(ClientMetrics):
         self.quick_polls = 0
         self.last_poll_ms = self._full_poll_began_ms = now_ms
 
+    def note_quick_polls(self) -> None:
+        """Record the polls since the last full one, for a reader of the metrics."""
+        if self.quick_polls and self.last_poll_ms is not None:
+            since_ms, count = self.last_poll_ms - self._full_poll_began_ms, self.quick_polls
+            self.polls.record(since_ms, self.last_poll_ms, count, since_ms / count)
+            self.quick_polls, self._full_poll_began_ms = 0, self.last_poll_ms
+
     def poll_ended(self, now_ms: int) -> None:
         if self._full_poll_ended_ms is not None and now_ms > self._full_poll_ended_ms:
             inside_ms = now_ms - self._full_poll_began_ms

@@ -309,6 +309,7 @@ class Engine:
         assigned = member.assigned if member is not None and member.subscribed else partitions
         measured.assigned_partitions = len(assigned)
         measured.connection_count = len(self.cluster.addresses)
+        measured.note_quick_polls()
         return snapshot(CONSUMER_ROWS, measured, now_ms) | partitions
 
     def _emit(self, effect: Emit) -> None:
