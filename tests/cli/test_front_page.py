@@ -18,7 +18,8 @@ FAMILIES = sorted({" ".join(name.split()[:2]) for name in COMMANDS if len(name.s
 def help_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     told = CliRunner().invoke(app, [*name.split()[1:], "--help"])
-    assert told.exit_code == 0
+    short = CliRunner().invoke(app, [*name.split()[1:], "-h"])
+    assert told.exit_code == short.exit_code == 0 and told.output == short.output
     return told.output.splitlines()
 
 

@@ -31,6 +31,7 @@ app = typer.Typer(
     cls=FrontPage,
     no_args_is_help=True,
     add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text wraps and can be piped; boxes make a help page half as long again, and slower
 )
