@@ -327,7 +327,7 @@ def pack_header(header: BatchHeader, body: bytes) -> bytearray:
 
 
 class BatchWriter(NamedTuple):
-    """Who writes a batch: the attributes, the producer and the sequence in its header."""
+    """The writer of a batch: the attributes, the producer and the sequence in its header."""
 
     attributes: int = 0
     producer_id: int = NO_PRODUCER_ID

@@ -28,7 +28,7 @@ class RefusedCommitsError(CoterieError):
 
 
 class BatchCommits(NamedTuple):
-    """What the sink commits for one source, and in whose name."""
+    """The offsets that the sink commits for one source, and the member in whose name it does."""
 
     group: GroupMetadata
     offsets: Mapping[TopicPartition, OffsetAndMetadata]

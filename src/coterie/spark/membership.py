@@ -275,7 +275,7 @@ class QueryMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who it is in its group. The group refuses offsets in the name of a member that was removed since."""
+        """The member's identity in its group, which refuses offsets in the name of a member that was removed."""
         member_id, generation_id = self._member.identity
         settings = self._member.settings
         return GroupMetadata(settings.group_id, generation_id, member_id, settings.group_instance_id)

@@ -123,7 +123,7 @@ class GroupQuery:
         self._committing = asyncio.Lock()
         self._known_at_first: set[TopicPartition] | None = None
         self._not_repeated: dict[TopicPartition, int] = {}
-        """Where the spans of a batch begin that Spark repeats, and that are not read again."""
+        """The first offsets of the spans of a repeated batch that are not read again."""
         self.log_ends: dict[TopicPartition, int] = {}
 
     async def listen(self) -> None:

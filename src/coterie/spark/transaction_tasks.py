@@ -1,4 +1,4 @@
-"""What the tasks of a `TransactionalSink` do: some encode rows as batches, others write the batches of a partition.
+"""The tasks of a `TransactionalSink`: some encode rows as batches, others write the batches of a partition.
 
 Batches are few where rows are many, so it costs little that Spark carries them from one task to the other.
 """
