@@ -62,6 +62,11 @@ class Peer(Speaker):
             return True
 
 
+def _environ() -> dict[str, str]:
+    """The environment without what switches tests on: a broker takes COTERIE_ variables for settings."""
+    return {name: value for name, value in os.environ.items() if name != "COTERIE_CONFORMANCE"}
+
+
 class Serving:
     """`coterie serve` as a process; used as a context manager it is killed at the end, if it is still there."""
 
@@ -88,7 +93,7 @@ class Serving:
             stdout=subprocess.PIPE,
             stderr=self._log or subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**_environ(), "PYTHONUNBUFFERED": "1"},
         )
 
     def ready(self) -> str:
