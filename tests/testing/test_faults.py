@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +15,10 @@ from coterie import Consumer, KafkaError, Producer
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Cause
 from coterie.protocol.apis import APIS, Api
+from coterie.storage import partition_log
 from coterie.testing import FaultNotFiredError, KafkaBroker
 from coterie.testing.answers import error_answer
+from coterie.testing.controlled_server import ControlledServer
 from coterie.testing.groups import snapshot_of
 from coterie.testing.requests import codec_of, message_of
 from testing.consumers import LIBRARIES, confluent, members, ours
@@ -252,6 +256,30 @@ def test_a_full_disk_refuses_what_would_be_written(kafka_broker: KafkaBroker, co
     assert read(consumer, 1) == [b"z"]
     with pytest.raises(FaultNotFiredError, match="Nothing was written to the disk"), kafka_broker.faults.disk_full():
         pass
+
+
+def test_partitions_can_be_written_as_soon_as_a_full_disk_has_room_again(
+    kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_in_order(server: ControlledServer) -> bool:
+        return server.cluster.directory.logs["orders", 0].is_in_order
+
+    kafka_broker.produce("orders", [b"x"], partition=0)
+    kafka_broker.clock.freeze()  # no timer repairs the log
+    refused = threading.Event()
+    with kafka_broker.faults.disk_full(), monkeypatch.context() as patch:
+
+        def load_cut(*_args: object, **_named: object) -> None:
+            refused.set()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patch.setattr(partition_log, "load_cut", load_cut)
+        with pytest.raises(CoterieError, match="KAFKA_STORAGE_ERROR"):
+            kafka_broker.produce("orders", [b"y"], partition=0)
+        assert refused.wait(60)
+        assert not kafka_broker.run_on_broker(is_in_order)
+    assert kafka_broker.run_on_broker(is_in_order)
+    assert [record.offset for record in kafka_broker.produce("orders", [b"z"], partition=0)] == [1]
 
 
 def test_a_disk_that_hangs_delays_commits_until_it_goes_on(kafka_broker: KafkaBroker, consumer: Consumer) -> None:

@@ -38,8 +38,9 @@ class _DiskFull(Fault):
 
         self._broker.disk.on_refusal = refused
 
-    async def _end_on(self, _server: ControlledServer) -> None:
+    async def _end_on(self, server: ControlledServer) -> None:
         self._broker.disk.on_refusal = None
+        await server.repair_logs()
 
     def _why_not(self, _server: ControlledServer) -> str:
         return f"this fault never fired: {self.what}. Nothing was written to the disk while it was in force"
@@ -200,7 +201,7 @@ class Faults:
         return ClientCutOff(self._broker, client_id)
 
     def disk_full(self) -> Fault:
-        """Let no file be written.
+        """Let no file be written. When the fault ends, all partitions can be written again.
 
         Returns:
             The fault; it begins with its `with` block, or with `begin`.

@@ -213,6 +213,16 @@ class ControlledServer(Server):
         self._let_go()
         self.cluster.directory.release()
 
+    async def repair_logs(self) -> None:
+        """Repair the logs that a full disk has left to be cut back, without waiting for their timers."""
+
+        def repair(now_ms: int) -> Effects:
+            self.cluster.log_manager.repair_all()
+            return self.cluster.after([], now_ms)
+
+        self.run("repairing logs", repair)
+        await self.settled()
+
     # --- what faults do -----------------------------------------------------------------------------------------------
 
     def answer(self, exchange: Exchange, body: bytes) -> Effects:
