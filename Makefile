@@ -36,7 +36,7 @@ java: ## install Java for Spark with apt; needs root
 
 venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie runs
 
-.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/coterie/protocol/_fast_*.px[yi])
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/coterie/*/_fast_*.px[yi])
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' -c constraints.txt --build-constraint constraints.txt

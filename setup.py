@@ -1,4 +1,4 @@
-"""The one compiled file. It is optional: where there is no compiler, its twin in Python does the same, slower.
+"""The compiled files. They are optional: where there is no compiler, Python does the same, slower.
 
 COTERIE_PURE=1 does not try: a wheel for every machine, which needs neither a compiler nor Cython.
 """
@@ -6,6 +6,7 @@ COTERIE_PURE=1 does not try: a wheel for every machine, which needs neither a co
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -18,6 +19,14 @@ FAST_RECORDS = Extension(
     extra_compile_args=["-g0"],
     optional=True,
 )
+FAST_DISK = Extension(
+    "coterie.storage._fast_disk",
+    ["src/coterie/storage/_fast_disk.pyx"],
+    extra_compile_args=["-g0"],
+    libraries=["pthread"],
+    optional=True,
+)
+EXTENSIONS = [FAST_RECORDS, FAST_DISK] if sys.platform == "linux" else [FAST_RECORDS]
 
 
 class SaysWhatWasBuilt(build_ext):
@@ -41,6 +50,6 @@ class SaysWhatWasBuilt(build_ext):
 
 
 setup(
-    ext_modules=[FAST_RECORDS] if os.environ.get("COTERIE_PURE", "0") in {"", "0"} else [],
+    ext_modules=EXTENSIONS if os.environ.get("COTERIE_PURE", "0") in {"", "0"} else [],
     cmdclass={"build_ext": SaysWhatWasBuilt},
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.storage.files import DiskFiles, Files, parent_of, read_file, replace_file
+from coterie.storage.files import DiskFile, DiskFiles, Files, parent_of, read_file, replace_file
 
 
 def test_what_is_appended_is_read_anywhere(files: Files) -> None:
@@ -259,6 +259,24 @@ def test_a_file_that_was_closed_is_not_opened_again(tmp_path: Path) -> None:
     first.close()
     with pytest.raises(OSError, match="closed"):
         first.pread(1, 0)
+
+
+def test_a_file_with_room_is_written_out_beforehand_and_appends_overwrite_it(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path)
+    file = files.open("a", create=True)
+    assert isinstance(file, DiskFile)
+    file.append(b"head")
+    file.reserve(10)
+    file.append(b"one")
+    assert (file.size, read_file(files, "a")) == (7, b"headone" + bytes(10))
+    file.append(b"two")
+    file.append(b"fourteen")
+    assert (file.size, read_file(files, "a")) == (18, b"headonetwofourteen" + bytes(10))
+    file.truncate(4)
+    assert (file.size, files.size("a")) == (4, 4)
+    file.append(b"!")
+    assert read_file(files, "a") == b"head!" + bytes(10)
+    file.close()
 
 
 def test_a_volume_has_space_if_there_is_one(files: Files, tmp_path: Path) -> None:

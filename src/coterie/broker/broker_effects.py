@@ -7,13 +7,25 @@ the cluster, a timer that is due or a node that has to stop, is an event as well
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie.coordinator.classic.effects import Reply
 from coterie.facts import Emit
 from coterie.protocol.messages import Token
-from coterie.storage import DiskChange, DurableEnds, FlushTarget, Journal, JournalTarget, LogError, PartitionLog
+from coterie.storage import (
+    DiskChange,
+    DurableEnds,
+    FlushTarget,
+    Journal,
+    JournalTarget,
+    LogError,
+    PartitionLog,
+    PreparedWrite,
+)
+from coterie.storage.durable_ends import TopicPartition
+from coterie.storage.flush import JOURNAL_FILE, JournalEntry
 from coterie.structs import DataStruct, field
 
 if TYPE_CHECKING:
@@ -102,18 +114,46 @@ class Flush(DataStruct):
         if self.empties_journal and self.journal is not None and not any(error for _, _, error in results):
             self.then.journal_is_empty = _failure_of(self.journal.drop) is None
         if self.ends is not None:
-            self.ends.add(
-                (log.key, target.end)
-                for log, target, error in results
-                if error is None and log.key is not None and log.believes_syncs
-            )
+            self.ends.add(_ends_of((log, target) for log, target, error in results if error is None))
         return self.then
 
     def _write_journal(self) -> Exception | None:
         assert self.journal is not None, "small writes need a journal"
         journal = self.journal
-        entries = [(log.journal.key, target.batches) for log, target in self.small if log.journal is not None]
-        return _failure_of(lambda: journal.write(entries))
+        return _failure_of(lambda: journal.write(self._entries()))
+
+    def _entries(self) -> list[JournalEntry]:
+        return [(log.journal.key, target.batches) for log, target in self.small if log.journal is not None]
+
+    def prepare(self) -> tuple[PreparedWrite, PreparedWrite | None] | None:
+        """Return the writes of the journal and of the ends, for a `DiskWriter`; then call `ended`.
+
+        None: it needs more than these, so `run` has to do it.
+        """
+        if self.targets or self.empties_journal or self.journal is None:
+            return None
+        if self.ends is not None and not self.ends.can_prepare:
+            return None
+        written = self.journal.prepare(self._entries())
+        if written is None:
+            return None
+        return written, self.ends.prepare(_ends_of(self.small)) if self.ends is not None else None
+
+    def ended(self, error_number: int, ends_error: int) -> FlushEnded:
+        """Return what `run` returns, after the writes that were prepared."""
+        assert self.journal is not None, "nothing was prepared"
+        error = OSError(error_number, os.strerror(error_number), JOURNAL_FILE) if error_number else None
+        self.journal.ended(error)
+        if error is None and self.ends is not None:
+            self.ends.ended(well=not ends_error)
+        self.then.results += [(log, target, error) for log, target in self.small]
+        return self.then
+
+
+def _ends_of(
+    flushed: Iterable[tuple[PartitionLog, FlushTarget | JournalTarget]],
+) -> Iterator[tuple[TopicPartition, int]]:
+    return ((log.key, target.end) for log, target in flushed if log.key is not None and log.believes_syncs)
 
 
 def _failure_of(work: Callable[[], None]) -> Exception | None:

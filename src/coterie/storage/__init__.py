@@ -12,7 +12,7 @@ from coterie.storage.cleanup import Compactable, DeletedSegment, offer, remove_f
 from coterie.storage.compaction import Compaction
 from coterie.storage.data_directory import SLICE, Creation, DataDirectory, Opening
 from coterie.storage.durable_ends import Damage, DamageError, DurableEnds
-from coterie.storage.files import DiskChange, DiskFiles, File, Files, Lock, Sync
+from coterie.storage.files import DiskChange, DiskFiles, File, Files, Lock, PreparedWrite, Sync
 from coterie.storage.flush import FlushTarget, Journal, JournalTarget
 from coterie.storage.log_config import (
     UNLIMITED,
@@ -72,6 +72,7 @@ __all__ = [
     "Opening",
     "Origin",
     "PartitionLog",
+    "PreparedWrite",
     "Recovery",
     "RefusedError",
     "Segment",

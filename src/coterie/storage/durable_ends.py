@@ -27,7 +27,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from coterie.errors import MalformedError
-from coterie.storage.files import File, Files, read_file
+from coterie.storage.files import DiskFile, File, Files, PreparedWrite, read_file
 from coterie.storage.log_errors import DamagedFileError, DirectoryError
 from coterie.storage.metadata_files import ChecksummedFile, id_text, parse_id
 
@@ -136,12 +136,16 @@ def _state_of(row: list[Any]) -> tuple[TopicPartition, LogState]:
 
 
 class DurableEnds:
-    """The ends of logs since the last checkpoint, used only by the thread that waits for the disk."""
+    """The ends of logs since the last checkpoint.
+
+    They are used only by the thread that waits for the disk, and by the event loop while that has nothing to do.
+    """
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._file: File | None = None
         self._number = 0
+        self._prepared: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
 
     def read(self) -> Mapping[TopicPartition, int]:
@@ -184,6 +188,31 @@ class DurableEnds:
             if self._file.size > _LONG:
                 self._start_over()
         except OSError:
+            self.release()
+
+    @property
+    def can_prepare(self) -> bool:
+        """Return whether `prepare` does what `add` does: it does not, if the file has to be rewritten."""
+        return self._file is None or (isinstance(self._file, DiskFile) and self._file.size <= _LONG)
+
+    def prepare(self, ends: Iterable[tuple[TopicPartition, int]]) -> PreparedWrite | None:
+        """Return the write that appends the new ends of logs, for a `DiskWriter`; then call `ended`.
+
+        None: there is nothing to write.
+        """
+        self._prepared = dict(ends)
+        if not self._prepared or not isinstance(self._file, DiskFile):
+            return None
+        return self._file.prepare(b"".join(map(_entry, self._prepared.items())))
+
+    def ended(self, *, well: bool) -> None:
+        """The write that was prepared has ended."""
+        if not isinstance(self._file, DiskFile) or not self._prepared:
+            return
+        self._ends |= self._prepared
+        if well:
+            self._file.appended(_ENTRY.size * len(self._prepared))
+        else:
             self.release()
 
     def _start_over(self) -> None:

@@ -179,10 +179,22 @@ class _Descriptor:
         os.close(self.number)
 
 
+_sync_content: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+"""Syncs what is needed to read a file again, its size too; not its times, which cost a write of their own."""
+
+
+class PreparedWrite(NamedTuple):
+    """An append that is made by another thread: `DiskWriter`."""
+
+    descriptor: _Descriptor
+    data: Buffer
+    at: int
+
+
 class _DiskSync:
     """A sync by a duplicate of the descriptor: if the file is closed meanwhile, no other file is synced instead."""
 
-    def __init__(self, fd: int, file: _DiskFile | None = None) -> None:
+    def __init__(self, fd: int, file: DiskFile | None = None) -> None:
         self._fd = fd
         self._file = file
         self._writes = file.writes if file is not None else 0
@@ -190,7 +202,7 @@ class _DiskSync:
     def run(self) -> None:
         fd, self._fd = self._fd, -1
         try:
-            os.fsync(fd)
+            _sync_content(fd)
         finally:
             os.close(fd)
         if self._file is not None:
@@ -201,10 +213,14 @@ class _DiskSync:
             os.close(self._fd)
 
 
-class _DiskFile:
-    """An open file. Its descriptor may be closed while the file is not in use, and is opened again when it is."""
+class DiskFile:
+    """An open file. Its descriptor may be closed while the file is not in use, and is opened again when it is.
 
-    __slots__ = ("_files", "_size", "_synced", "descriptor", "path", "was_used", "writes")
+    With `reserve` it is written out beforehand: zeros follow its end, which appends overwrite. A sync is then quicker,
+    because the file need not grow. The zeros are still there when the file is opened again.
+    """
+
+    __slots__ = ("_files", "_reserve", "_room_end", "_size", "_synced", "descriptor", "path", "was_used", "writes")
 
     def __init__(self, files: DiskFiles, path: str, descriptor: _Descriptor) -> None:
         self._files = files
@@ -213,6 +229,13 @@ class _DiskFile:
         self._size = os.fstat(descriptor.number).st_size
         self.was_used = True
         self.writes = self._synced = 0
+        self._reserve = 0
+        self._room_end = 0
+        """The end of the zeros."""
+
+    def reserve(self, size: int) -> None:
+        """Write `size` zeros behind an append that goes beyond those of an earlier one."""
+        self._reserve = size
 
     @property
     def size(self) -> int:
@@ -233,14 +256,27 @@ class _DiskFile:
 
     def append(self, data: Buffer) -> None:
         # At a position of our own, not the file's: after a failed write the next one lands where it should.
-        self.writes += 1
-        descriptor = self._opened()
-        written = os.pwrite(descriptor.number, data, self._size)
-        if written < len(data):
-            view = memoryview(data)
-            while written < len(data):
-                written += os.pwrite(descriptor.number, view[written:], self._size + written)
+        descriptor, content, at = self.prepare(data)
+        written = os.pwrite(descriptor.number, content, at)
+        if written < len(content):
+            view = memoryview(content)
+            while written < len(content):
+                written += os.pwrite(descriptor.number, view[written:], at + written)
         self._size += len(data)
+
+    def prepare(self, data: Buffer) -> PreparedWrite:
+        """Return the write that appends `data`. When it was made and synced, call `appended`."""
+        self.writes += 1
+        end = self._size + len(data)
+        if self._reserve and end > self._room_end:
+            self._room_end = end + self._reserve
+            data = b"".join((data, bytes(self._reserve)))
+        return PreparedWrite(self._opened(), data, self._size)
+
+    def appended(self, size: int) -> None:
+        """Note that `size` bytes were appended and synced by a prepared write."""
+        self._size += size
+        self._synced = self.writes
 
     def pread(self, size: int, at: int) -> bytes:
         descriptor = self._opened()
@@ -258,11 +294,11 @@ class _DiskFile:
     def truncate(self, size: int) -> None:
         self.writes += 1
         os.ftruncate(self._opened().number, size)
-        self._size = size
+        self._size = self._room_end = size
 
     def sync(self) -> None:
         writes = self.writes
-        os.fsync(self._opened().number)
+        _sync_content(self._opened().number)
         self.synced(writes)
 
     def later(self) -> Sync:
@@ -377,9 +413,9 @@ class DiskFiles:
             _sync_directory(str(each.parent))
         self.most_open = most_open
         self._guard = RLock()
-        self._at: dict[str, dict[_DiskFile, None]] = {}
+        self._at: dict[str, dict[DiskFile, None]] = {}
         """Every file that is not closed, by directory."""
-        self._open: dict[_DiskFile, None] = {}
+        self._open: dict[DiskFile, None] = {}
         """Files with an open descriptor."""
 
     def _path(self, path: str) -> str:
@@ -387,14 +423,14 @@ class DiskFiles:
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        file = _DiskFile(self, path, _Descriptor(os.open(self._path(path), flags, FILE_MODE)))
+        file = DiskFile(self, path, _Descriptor(os.open(self._path(path), flags, FILE_MODE)))
         with self._guard:
             self._at.setdefault(parent_of(path), {})[file] = None
             self._open[file] = None
             self._make_room()
         return file
 
-    def reopen(self, file: _DiskFile) -> _Descriptor:
+    def reopen(self, file: DiskFile) -> _Descriptor:
         with self._guard:
             if file.descriptor is not None:  # another thread has
                 return file.descriptor
@@ -405,7 +441,7 @@ class DiskFiles:
             self._make_room()
             return descriptor
 
-    def closed(self, file: _DiskFile) -> None:
+    def closed(self, file: DiskFile) -> None:
         """Forget `file`, which its owner has closed."""
         directory = parent_of(file.path)
         with self._guard:
@@ -483,4 +519,8 @@ class DiskFiles:
 
 
 def _sync_directory(path: str) -> None:
-    _DiskSync(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)).run()
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -15,8 +15,8 @@ synced when the journal is dropped: when it has grown, from time to time, and at
 
 After a crash `read_journal` returns what was written; `recovery.py` appends what continues a log. The last write may be
 torn: it was not acknowledged, and is left out. An incomplete write with a whole one behind it is damage, since nothing
-is written behind a write that failed. Logs are identified by topic id and partition, so a new topic of the same name
-gets nothing of an old one.
+is written behind a write that failed. Zeros behind the last write are room that was written out beforehand, on a real
+disk. Logs are identified by topic id and partition, so a new topic of the same name gets nothing of an old one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from coterie.protocol.buffer import Buffer
-from coterie.storage.files import File, Files, Sync, parent_of, read_file
+from coterie.storage.files import DiskFile, File, Files, PreparedWrite, Sync, parent_of, read_file
 from coterie.storage.log_errors import DamagedFileError, LogWriteError
 from coterie.storage.segment import Segment
 
@@ -246,7 +246,11 @@ _KEY = Struct(">16si")
 _SIZE = Struct(">I")
 _AT = Struct(">QI")
 
+RESERVED = 256 * 1024
+"""Bytes that the file is written out beforehand, behind its end."""
+
 JournalKey = bytes
+JournalEntry = tuple[JournalKey, Sequence[Buffer]]
 
 
 def journal_key(topic_id: UUID, partition: int) -> JournalKey:
@@ -254,34 +258,54 @@ def journal_key(topic_id: UUID, partition: int) -> JournalKey:
 
 
 class Journal:
-    """The journal of one data directory, used only by the thread that waits for the disk."""
+    """The journal of one data directory.
+
+    It is used only by the thread that waits for the disk, and by the event loop while that thread has nothing to do.
+    """
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._file: File | None = None
+        self._prepared = 0
         self.size = 0
         self.is_sound = True
         """False after a write that failed: the file takes no more writes until it was dropped."""
 
-    def write(self, entries: Iterable[tuple[JournalKey, Sequence[Buffer]]]) -> None:
+    def write(self, entries: Iterable[JournalEntry]) -> None:
         """Write all entries and make them durable, or raise `OSError`."""
-        content = bytearray(_WRITE.size)
-        for key, batches in entries:
-            content += key
-            content += _SIZE.pack(sum(map(len, batches)))
-            for batch in batches:
-                content += batch
         self.is_sound = False
         file = self._file or self._create()
-        checksum = _checksum(file.size, memoryview(content)[_WRITE.size :])
-        _WRITE.pack_into(content, 0, _MARK, len(content) - _WRITE.size, checksum)
         try:
-            file.append(content)
+            file.append(_content_of(entries, file.size))
             file.sync()
         except OSError:
-            with suppress(OSError):  # then the next opening may find it, though it was not acknowledged
-                file.truncate(self.size)
+            self._cut_back(file)
             raise
+        self._written(file)
+
+    def prepare(self, entries: Iterable[JournalEntry]) -> PreparedWrite | None:
+        """Return the write of all entries, for a `DiskWriter`, and then call `ended`; None: `write` has to do it."""
+        if not isinstance(self._file, DiskFile):
+            return None
+        self.is_sound = False
+        content = _content_of(entries, self._file.size)
+        self._prepared = len(content)
+        return self._file.prepare(content)
+
+    def ended(self, error: OSError | None) -> None:
+        """The write that was prepared has ended."""
+        assert isinstance(self._file, DiskFile), "nothing was prepared"
+        if error is not None:
+            self._cut_back(self._file)
+        else:
+            self._file.appended(self._prepared)
+            self._written(self._file)
+
+    def _cut_back(self, file: File) -> None:
+        with suppress(OSError):  # then the next opening may find it, though it was not acknowledged
+            file.truncate(self.size)
+
+    def _written(self, file: File) -> None:
         self.is_sound = True
         self.size = file.size
 
@@ -294,6 +318,8 @@ class Journal:
         except OSError:
             file.close()
             raise
+        if isinstance(file, DiskFile):
+            file.reserve(RESERVED)
         self._file = file
         self.size = file.size
         return file
@@ -314,6 +340,18 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _content_of(entries: Iterable[JournalEntry], at: int) -> bytearray:
+    """Return one write, as it stands in the file at `at`."""
+    content = bytearray(_WRITE.size)
+    for key, batches in entries:
+        content += key
+        content += _SIZE.pack(sum(map(len, batches)))
+        for batch in batches:
+            content += batch
+    _WRITE.pack_into(content, 0, _MARK, len(content) - _WRITE.size, _checksum(at, memoryview(content)[_WRITE.size :]))
+    return content
 
 
 class JournalPart:

@@ -657,7 +657,10 @@ class Server:
 
     def _on_disk(self, effect: Flush | Work) -> None:
         self._under_way += 1
-        self._disk.run(effect.run, self._disk_ended)
+        if isinstance(effect, Flush):
+            self._disk.flush(effect, self._disk_ended)
+        else:
+            self._disk.run(effect.run, self._disk_ended)
 
     def _disk_ended(self, ended: FlushEnded | WorkEnded) -> None:
         self._under_way -= 1
