@@ -153,8 +153,9 @@ sample-compare: venv ## ten tests with coterie.testing and with Apache Kafka 4.3
 mutants: venv ## put defects into a copy, one by one: a test or one of 100 seeds must find each; ten minutes of CPU (ONLY="10 11" rules, ONLY=sim, JOBS=)
 	PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(ARGS) $(ONLY)
 
-bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; needs Java, takes half an hour
+bench: venv ## Coterie and Apache Kafka side by side: groups, loads, TLS, consumer groups; needs Java, takes an hour
 	$(BIN)/python bench/next_to_kafka.py --json bench/results/next_to_kafka.json
+	@$(MAKE) --no-print-directory bench-tls bench-consumer-groups
 
 bench-core: venv ## CPU of a heartbeat, a commit and a rebalance in the group code, and memory per member
 	$(BIN)/python bench/core.py --json bench/results/core.json

@@ -74,6 +74,11 @@ AIMS = (
         for figure, ratio in (("broker_cpu_us", 0.8), ("p99_ms", 1.0))
     ),
     *(Aim("commit", f"fetch p={count}", "broker_cpu_us", ratio=0.5) for count in (1, 10, 100)),
+    *(
+        Aim("loads", f"{scenario} at {load} %", "p99_ms", ratio=1.0)
+        for scenario in ("heartbeat", "commit", "rejoin", "produce")
+        for load in (10, 30, 60, 90)
+    ),
     Aim("rejoin", "closed 100 groups", "broker_cpu_us", ratio=0.7),
     Aim("rejoin", "closed 100 groups", "req_per_s", at_least=1.0),
     Aim("rebalance", "n=100", "broker_cpu_us_per_member", ratio=0.7),
@@ -91,13 +96,23 @@ AIMS = (
     Aim("recover", "recover", "last_groups_back_s", at_most=1),
     Aim("recover", "recover", "lost_offsets", at_most=0),
 )
-RUNNING = ("heartbeat", "commit", "rejoin", "rebalance", "storm", "mix", "idle", "data")
+SATURATED = {
+    "heartbeat": "closed 1000 conns",
+    "commit": "commit p=1",
+    "rejoin": "closed 100 groups",
+    "produce": "closed 100 conns",
+}
+"""The case of each scenario that has as many requests per second as a broker can answer."""
+LOADS = (10, 30, 60, 90)
+"""Per cent of what the slower of both brokers can answer."""
+RUNNING = ("heartbeat", "commit", "rejoin", "rebalance", "storm", "mix", "idle", "data", "loads")
 LAUNCHED = ("start", "recover")
 OPTIONS = {
     "commit": ["--rate", "500", "2000"],
     "mix": ["--runs", "1", "--warmup", "0"],
     "rebalance": ["--sizes", "100", "1000"],
     "data": ["200", "3"],  # megabytes, runs
+    "loads": ["--runs", "1", "--seconds", "5"],
     "start": ["--runs", "3"],
     "recover": ["--runs", "1", "--warmup", "0"],
 }
@@ -110,6 +125,7 @@ QUICK = {
     "storm": ["--runs", "1"],
     "idle": ["--runs", "1", "--seconds", "6"],
     "data": ["50", "1"],
+    "loads": ["--runs", "1", "--warmup", "0", "--seconds", "2"],
     "start": ["--runs", "1", "--warmup", "0"],
     "recover": ["--runs", "1", "--warmup", "0"],
 }
@@ -147,14 +163,40 @@ def running(only: Sequence[str], options: Mapping[str, list[str]]) -> Iterator[t
         kafka = stack.enter_context(ApacheKafka({"group.initial.rebalance.delay.ms": "3000"}, flags=SERVER))
         say("warming Kafka")
         warm(kafka.bootstrap, kafka.pid)
+        both = (("coterie", f"{host}:{port}", ours.pid), ("kafka", kafka.bootstrap, kafka.pid))
         for scenario in only:
-            for name, where, pid in (("coterie", f"{host}:{port}", ours.pid), ("kafka", kafka.bootstrap, kafka.pid)):
+            if scenario == "loads":
+                for name, cases in loads(both, options.get(scenario, [])).items():
+                    yield scenario, name, cases
+                continue
+            for name, where, pid in both:
                 say(f"{scenario}: {name}")
                 chosen = options.get(scenario, [])
                 if scenario == "data":
                     yield scenario, name, data_path(where, pid, *map(int, chosen))
                 else:
                     yield scenario, name, coordbench(scenario, where, "--pid", str(pid), *chosen)
+
+
+def loads(both: Sequence[tuple[str, str, int]], chosen: Sequence[str]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Latencies at parts of the load that both can hold, which is measured first."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {name: {} for name, _, _ in both}
+    for scenario, closed in SATURATED.items():
+        more = [*chosen, *(["--partitions", "1"] if scenario == "commit" else [])]
+        held = []
+        for name, where, pid in both:
+            say(f"loads: {scenario}, {name}, as many as it can")
+            row = coordbench(scenario, where, *more, "--rate", "--pid", str(pid))[closed]
+            found[name][f"{scenario} at most"] = row
+            held.append(row["req_per_s"])
+        rates = {load: max(1, int(min(held) * load / 100)) for load in LOADS}
+        for name, where, pid in both:
+            say(f"loads: {scenario}, {name}, {', '.join(map(str, rates.values()))} a second")
+            cases = coordbench(scenario, where, *more, "--rate", *map(str, rates.values()), "--pid", str(pid))
+            for load, rate in rates.items():
+                (row,) = (row for case, row in cases.items() if f"open {rate}/s" in case)
+                found[name][f"{scenario} at {load} %"] = row
+    return found
 
 
 def launched(only: Sequence[str], options: Mapping[str, list[str]]) -> Iterator[tuple[str, str, Cases]]:

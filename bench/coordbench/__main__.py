@@ -14,7 +14,7 @@ from coordbench.groups import Session
 from coordbench.launched import recover, start
 from coordbench.messages import APIS
 from coordbench.report import Report
-from coordbench.scenarios import commit, heartbeat, idle, mix, rebalance_, rejoin, storm
+from coordbench.scenarios import commit, heartbeat, idle, mix, produce, rebalance_, rejoin, storm
 from coordbench.target import Target
 from coordbench.types import MisbehavedError
 
@@ -113,6 +113,12 @@ def _add_scenarios(
     sub.add_argument("--seconds", type=float, default=5.0)
     sub.add_argument("--partitions", type=int, nargs="+", default=[1, 10, 100])
     sub.add_argument("--rate", type=int, nargs="*", default=[], help="open loop too, commits per second")
+
+    sub = scenario("produce", produce, running)
+    sub.add_argument("--connections", type=int, default=100)
+    sub.add_argument("--size", type=int, default=100, help="bytes of a record")
+    sub.add_argument("--seconds", type=float, default=5.0)
+    sub.add_argument("--rate", type=int, nargs="*", default=[], help="open loop too, requests per second")
 
     sub = scenario("rejoin", rejoin, running)
     sub.add_argument("--groups", type=int, default=100)

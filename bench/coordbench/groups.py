@@ -126,7 +126,18 @@ class Session:
                 return spread_over
         raise AssertionError
 
+    def leaders(self, topic: str) -> dict[int, tuple[str, int]]:
+        """Where each partition of a topic is written."""
+        answer = self._metadata(topic)
+        nodes = {int(node.node_id): (node.host, int(node.port)) for node in answer.brokers}
+        (found,) = answer.topics
+        return {int(one.partition_index): nodes[int(one.leader_id)] for one in found.partitions}
+
     def _partitions_of(self, topic: str, create: bool = False) -> int:
+        (answer,) = self._metadata(topic, create).topics
+        return len(answer.partitions)
+
+    def _metadata(self, topic: str, create: bool = False) -> Any:
         frame = self.wire.frame(
             "metadata",
             topics=(self.wire.part("metadata", "MetadataRequestTopic", name=topic),),
@@ -134,8 +145,7 @@ class Session:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        (answer,) = self.wire.parse("metadata", self.ask(frame)).topics
-        return len(answer.partitions)
+        return self.wire.parse("metadata", self.ask(frame))
 
     def form(self, groups: int, members: int) -> list[Group]:
         """Groups whose members have all joined and synced in one generation."""

@@ -14,6 +14,7 @@ from coordbench.types import MisbehavedError
 
 # name: (api key, lowest version encoded here, highest)
 APIS = {
+    "produce": (0, 9, 9),
     "metadata": (3, 4, 8),
     "offset_commit": (8, 5, 8),
     "offset_fetch": (9, 5, 8),
@@ -25,7 +26,7 @@ APIS = {
     "api_versions": (18, 0, 0),
     "create_topics": (19, 2, 5),
 }
-OPTIONAL_APIS = {"create_topics"}
+OPTIONAL_APIS = {"create_topics", "produce"}
 PLACEHOLDER = 0x5A17C0DE  # a generation id to be found in an encoded frame and overwritten
 CORRELATION_AT = 8  # size int32, api key int16, version int16, then the correlation id
 

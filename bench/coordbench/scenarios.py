@@ -12,6 +12,7 @@ from functools import partial
 from coordbench.generator import Connection, Known
 from coordbench.groups import Group, Member, Session
 from coordbench.offsets import commit_frame, fetch_frame, verify_commit, verify_fetch
+from coordbench.produced import KnownProduced, produce_frame
 from coordbench.target import Meter, load_row, spread
 from coordbench.types import REBALANCE_IN_PROGRESS, MisbehavedError, Row, Script, clock
 
@@ -113,6 +114,25 @@ def commit(session: Session) -> Rows:
                 yield f"commit {label} open {rate}/s", _paced(session, commits, rate, options.seconds)
         for _ in runs(options):
             yield f"fetch {label}", _closed(session, fetches, options.seconds)
+
+
+def produce(session: Session) -> Rows:
+    """Producers that wait for each record: one of 100 bytes in a request, each to a partition of its own."""
+    options, wire = session.options, session.wire
+    if not wire.has("produce"):
+        raise MisbehavedError("the target does not speak Produce v9")
+    ((topic, partitions),) = session.topics(options.connections)
+    where = session.leaders(topic)
+    known = KnownProduced(wire, topic)
+    requests: list[Request] = [
+        (session.connect(where[partition]), produce_frame(wire, topic, partition, options.size), known)
+        for partition in partitions
+    ]
+    for _ in runs(options):
+        yield f"closed {len(requests)} conns", _closed(session, requests, options.seconds)
+    for rate in options.rate:
+        for _ in runs(options):
+            yield f"open {rate}/s {len(requests)} conns", _paced(session, requests, rate, options.seconds)
 
 
 def rejoin(session: Session) -> Rows:
