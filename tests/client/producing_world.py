@@ -111,7 +111,7 @@ class World:
     def append(self, partition: int | None, size: int = 1) -> bool:
         """The values of a partition count up, so that order is seen; False: there was no room."""
         value = b"%d" % len(self.sent)
-        placed = self.machine.append(TOPIC, partition, None, value + b"." * size, self.now_ms, (), self.now_ms)
+        placed = self.machine.append(TOPIC, partition, (None, value + b"." * size, self.now_ms, ()), self.now_ms)
         if placed is not None:
             self.sent.append(Sent(value + b"." * size, *placed))
         if self.machine.wants_attention:

@@ -37,7 +37,7 @@ class Driven:
                     self.asked.append(effect)
 
     def append(self, partition: int = 0) -> Batch:
-        placed = self.machine.append("t", partition, None, b"v", 0, (), self.now_ms)
+        placed = self.machine.append("t", partition, (None, b"v", 0, ()), self.now_ms)
         assert placed is not None
         self(batches.Woke())
         return placed[0]

@@ -314,7 +314,7 @@ class TransactionWorld:
         where = self.random.choice(PARTITIONS)
         value = b"%d.%d" % (transaction.number, len(transaction.values))
         self.manager.check_send()
-        placed = self.accumulator.append(TOPIC, where.partition, None, value, 0, (), self.now_ms)
+        placed = self.accumulator.append(TOPIC, where.partition, (None, value, 0, ()), self.now_ms)
         assert placed is not None
         transaction.values.append((where, value))
         if self.accumulator.wants_attention:

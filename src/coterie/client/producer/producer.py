@@ -16,6 +16,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from threading import Condition
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -27,6 +28,7 @@ from coterie.client.network.runtime import FORKED, REAL, Runtime, background, do
 from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, delivery_callback
 from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.record_accumulator import RecordAccumulator
+from coterie.client.producer.record_appender import EncodedRecord
 from coterie.client.producer.sender import Sender
 from coterie.client.producer.transactional import AsyncTransactional, Transactional
 from coterie.client.settings_kwargs import ProducerKwargs
@@ -119,13 +121,12 @@ class _Face:
     def _room_made(self) -> None:
         raise NotImplementedError
 
-    def _append(
-        self, topic: str, partition: int | None, record: tuple[bytes | None, bytes | None, int, Sequence[Header]]
-    ) -> _Placed | None:
+    def _append(self, topic: str, partition: int | None, record: EncodedRecord) -> _Placed | None:
         """Append a record; None if there is no room. The caller has the lock."""
-        return self._usable().append(topic, partition, *record, self._clock_ms())
+        return self._usable().append(topic, partition, record, self._clock_ms())
 
     def _usable(self) -> RecordAccumulator:
+        """Return the accumulator; raise if the producer cannot send."""
         if self._unusable:
             raise self._refusal()
         if self._sender.transactions is not None:
@@ -140,9 +141,7 @@ class _Face:
 
     def _knows(self, topic: str, partition: int | None) -> bool:
         known = self._sender.accumulator.topics.get(topic) if isinstance(topic, str) else None
-        if known is None or not known.partitions:
-            return False
-        return partition is None or 0 <= partition < known.partitions
+        return known is not None and (partition is None or 0 <= partition < known.partitions)
 
     def _no_room(self) -> KafkaError:
         settings = self.settings
@@ -317,12 +316,7 @@ class AsyncProducer(_Face, AsyncTransactional):
             if not each.done():
                 each.set_result(None)
 
-    async def _append_when_there_is_room(
-        self,
-        topic: str,
-        partition: int | None,
-        record: tuple[bytes | None, bytes | None, int, Sequence[Header]],
-    ) -> _Placed:
+    async def _append_when_there_is_room(self, topic: str, partition: int | None, record: EncodedRecord) -> _Placed:
         loop = asyncio.get_running_loop()
         placed = None
         try:
@@ -420,19 +414,23 @@ class Producer(_Face, Transactional):
             timestamp = time.time_ns() // 1_000_000
         record = key, value, timestamp, as_headers(headers) if headers else ()
         sender = self._sender
+        accumulator = sender.accumulator
         try:
-            if not self._knows(topic, partition):
+            is_known = partition is None and type(topic) is str and topic in accumulator.topics
+            if not is_known and not self._knows(topic, partition):
                 if self._unusable:
                     raise self._refusal()
                 self._background.run(sender.know(topic_of(topic), partition))
             with sender.lock:
-                placed = self._append(topic, partition, record)
+                if self._unusable or sender.transactions is not None or accumulator.failure is not None:
+                    self._usable()
+                placed = accumulator.append(topic, partition, record, self._clock_ms())
                 if placed is None:
-                    placed = self._when_there_is_room(lambda: self._append(topic, partition, record))
+                    placed = self._when_there_is_room(partial(self._append, topic, partition, record))
                 batch, index = placed
                 if on_delivery is not None:
                     batch.callbacks.append((index, delivery_callback(on_delivery, timestamp)))
-                if sender.accumulator.wants_attention:
+                if accumulator.wants_attention:
                     self._wake()
         except KafkaError as error:
             self._loop.call_soon_threadsafe(sender.send_failed, error)

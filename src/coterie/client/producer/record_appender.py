@@ -47,19 +47,20 @@ def draw_partition(rng: int, available: Sequence[int], queued: Mapping[int, int]
 class StickyPartitioner:
     """The partition of one topic that records without a key go to at the moment."""
 
-    __slots__ = ("_batch_size", "_draw", "partition", "produced")
+    __slots__ = ("_batch_size", "_draw", "most", "partition", "produced")
 
     def __init__(self, batch_size: int, draw: Callable[[], int]) -> None:
         """`draw` draws a random number and looks at the queues: see `draw_partition`."""
         self._batch_size = max(1, batch_size)
         self._draw = draw
-        self.produced = 0
         self.partition = draw()
+        self.produced = 0
+        self.most = 2 * self._batch_size
 
     def note(self, size: int, *, batch_is_full: bool) -> None:
         """Count bytes of the current partition. Change it when a batch is full, or after twice batch.size."""
         self.produced += size
-        if self.produced >= self._batch_size and (batch_is_full or self.produced >= 2 * self._batch_size):
+        if self.produced >= self._batch_size and (batch_is_full or self.produced >= self.most):
             self.produced = 0
             self.partition = self._draw()
 
@@ -68,7 +69,8 @@ RECORD_OVERHEAD = 12
 """The bytes of a record beside key, value and headers: lengths, and deltas of time and offset."""
 HEADER_OVERHEAD = 4
 
-_Record = tuple[bytes | None, bytes | None, int, Sequence[Header]]
+EncodedRecord = tuple[bytes | None, bytes | None, int, Sequence[Header]]
+"""Key, value, timestamp and headers."""
 
 
 _DEFAULTS = ProducerSettings()
@@ -120,6 +122,7 @@ class RecordAppender:
     def __init__(self, rules: AccumulatorSettings, rng: Callable[[], int]) -> None:
         """`rng` returns a random number from 0 to 2^31 - 1."""
         self.rules = rules
+        self._buffer_memory = rules.buffer_memory
         self.topics: dict[str, ProducerTopic] = {}
         self.used = 0
         self.wants_attention = False
@@ -131,6 +134,8 @@ class RecordAppender:
 
     def learn(self, name: str, leaders: Mapping[int, int]) -> None:
         """Set the leader of each partition of a topic; -1 is none. The queues of a deleted topic keep their batches."""
+        if not leaders and name not in self.topics:  # then it has no partition to send to
+            return
         topic = self.topics.setdefault(name, ProducerTopic(name))
         topic.partitions = max(topic.partitions, len(leaders))
         topic.available = sorted(partition for partition, leader in leaders.items() if leader >= 0)
@@ -143,13 +148,11 @@ class RecordAppender:
         self,
         topic_name: str,
         partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Sequence[Header],
+        record: EncodedRecord,
         now_ms: int,
     ) -> tuple[Batch, int] | None:
         """Append a record; return its batch and its index there. None if `buffer.memory` is used up."""
+        key, value, timestamp, headers = record
         topic = self.topics[topic_name]
         size = RECORD_OVERHEAD
         if key is not None:
@@ -158,7 +161,7 @@ class RecordAppender:
             size += len(value)
         if headers:
             size += sum(HEADER_OVERHEAD + len(name) + len(content or b"") for name, content in headers)
-        if self.used + size > self.rules.buffer_memory:
+        if self.used + size > self._buffer_memory:
             self._check_size(size)
             self._ask_for_room()
             return None
@@ -176,11 +179,14 @@ class RecordAppender:
             if sticky is not None and batch is not None:
                 sticky.note(0, batch_is_full=True)
                 queue = topic.queues[sticky.partition]
-            batch = self._append_to_new(topic, queue, size, now_ms, (key, value, timestamp, headers))
+            batch = self._append_to_new(topic, queue, size, now_ms, record)
         batch.weight += size
         self.used += size
         if sticky is not None:
-            sticky.note(size, batch_is_full=False)
+            if sticky.produced + size < sticky.most:  # as `note` counts, without a call
+                sticky.produced += size
+            else:
+                sticky.note(size, batch_is_full=False)
         return batch, batch.builder.count - 1
 
     def append_batch(
@@ -231,7 +237,7 @@ class RecordAppender:
         return topic.sticky
 
     def _append_to_new(
-        self, topic: ProducerTopic, queue: PartitionQueue, size: int, now_ms: int, record: _Record
+        self, topic: ProducerTopic, queue: PartitionQueue, size: int, now_ms: int, record: EncodedRecord
     ) -> Batch:
         """Append to a new batch, unless the sticky partition has changed and has a batch with room."""
         if queue.waiting and queue.waiting[-1].builder.append(*record):
