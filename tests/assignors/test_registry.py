@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -25,7 +26,7 @@ def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
             EntryPoint("wrong", f"{here}:KAFKAS", registry.GROUP),
         ]
     )
-    monkeypatch.setattr(registry, "entry_points", points.select)
+    monkeypatch.setattr(registry, "_entry_points", partial(points.select, group=registry.GROUP))
 
 
 def test_kafkas_four_are_there_under_kafkas_names() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import EntryPoint, EntryPoints
 from threading import Event
 from typing import Any
@@ -50,7 +51,7 @@ def plugged_in(monkeypatch: pytest.MonkeyPatch) -> None:
             EntryPoint("endless", f"{__name__}:Endless", registry.GROUP),
         ]
     )
-    monkeypatch.setattr(registry, "entry_points", points.select)
+    monkeypatch.setattr(registry, "_entry_points", partial(points.select, group=registry.GROUP))
 
 
 def world_with(assignors: str) -> tuple[World, Client]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from coterie.assignors.lag_aware import LagAware
 from coterie.assignors.model import Assignor
@@ -16,6 +16,9 @@ from coterie.assignors.range import Range
 from coterie.assignors.roundrobin import RoundRobin
 from coterie.assignors.sticky import CooperativeSticky, Sticky
 from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "coterie.assignors"
 BUILT_IN: dict[str, type[Assignor]] = {kind.name: kind for kind in (Range, RoundRobin, Sticky, CooperativeSticky)}
@@ -29,15 +32,21 @@ class UnknownAssignorError(CoterieError, LookupError):
     """No assignor of that name, or one that cannot be used."""
 
 
+def _entry_points() -> EntryPoints:
+    from importlib.metadata import entry_points  # costs a broker 10 ms of its start, and few have any
+
+    return entry_points(group=GROUP)
+
+
 def assignor_names() -> list[str]:
-    return [*BUILT_IN, *sorted({point.name for point in entry_points(group=GROUP)} - BUILT_IN.keys())]
+    return [*BUILT_IN, *sorted({point.name for point in _entry_points()} - BUILT_IN.keys())]
 
 
 def assignor(name: str) -> Assignor:
     """Return a new assignor. Kafka's names always mean Kafka's assignors: an entry point cannot replace one."""
     if name in BUILT_IN:
         return BUILT_IN[name]()
-    for point in entry_points(group=GROUP, name=name):
+    for point in _entry_points().select(name=name):
         found = point.load()
         made = found() if isinstance(found, type) else found
         if not isinstance(made, Assignor) or getattr(made, "name", None) != name:

@@ -218,15 +218,14 @@ def _where_it_listens(port: Port) -> dict[str, str | int]:
 
 @contextmanager
 def _rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage rarely: almost nothing here is in cycles, and the default threshold costs a sixth of the time.
+    """Collect nothing while groups are loaded, and never look again at what exists after that.
 
-    Nothing is collected while groups are loaded, and what exists after that is never looked at again.
+    Almost nothing here is in cycles; `coterie.cli.main` has the threshold.
     """
     gc.disable()
     try:
         yield
         gc.freeze()
-        gc.set_threshold(100_000, 20, 50)
     finally:
         gc.enable()
 

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from coterie.settings.config_def import SettingsError
 
 FLAGS = ("required", "requisite", "sufficient", "optional")
-_TOKEN = re.compile(
+_LEXEME = (
     r"""(?P<blank>[\x00-\x20]+|//[^\r\n]*|/\*.*?(?:\*/|\Z)|/[^\r\n]*)"""
     r"""|(?P<quote>["'])(?P<quoted>(?:\\.|(?!(?P=quote))[^\\\r\n])*)(?:(?P=quote)|(?=[\r\n])|\Z)"""
     r"""|(?P<word>[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9_$.\-\xa0-\U0010ffff]*)"""
-    r"""|(?P<other>.)""",
-    re.DOTALL,
+    r"""|(?P<other>.)"""
 )
-_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPE = r"\\([0-3][0-7]{0,2}|[0-7]{1,2}|.)"
 _LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -73,11 +72,11 @@ def _word(token: Token | None) -> str | None:
 
 
 def _tokens(text: str) -> Iterator[Token]:
-    for match in _TOKEN.finditer(text):
+    for match in re.finditer(_LEXEME, text, re.DOTALL):
         if match["word"] is not None:
             yield True, match["word"]
         elif match["quote"] is not None:
-            yield True, _ESCAPE.sub(_unescape, match["quoted"])
+            yield True, re.sub(_ESCAPE, _unescape, match["quoted"], flags=re.DOTALL)
         elif match["other"] is not None:
             yield False, match["other"]
 
