@@ -15,20 +15,17 @@ import os
 cdef extern from "pthread.h" nogil:
     ctypedef struct pthread_t:
         pass
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
     int pthread_create(pthread_t*, void*, void* (*)(void*) noexcept nogil, void*)
     int pthread_join(pthread_t, void**)
-    int pthread_mutex_init(pthread_mutex_t*, void*)
-    int pthread_mutex_destroy(pthread_mutex_t*)
-    int pthread_mutex_lock(pthread_mutex_t*)
-    int pthread_mutex_unlock(pthread_mutex_t*)
-    int pthread_cond_init(pthread_cond_t*, void*)
-    int pthread_cond_destroy(pthread_cond_t*)
-    int pthread_cond_wait(pthread_cond_t*, pthread_mutex_t*)
-    int pthread_cond_signal(pthread_cond_t*)
+
+
+cdef extern from "semaphore.h" nogil:
+    ctypedef struct sem_t:
+        pass
+    int sem_init(sem_t*, int, unsigned int)
+    int sem_destroy(sem_t*)
+    int sem_post(sem_t*)
+    int sem_wait(sem_t*)
 
 
 cdef extern from "signal.h" nogil:
@@ -54,10 +51,8 @@ cdef struct Part:
 
 
 cdef struct Shared:
-    pthread_mutex_t lock
-    pthread_cond_t changed
+    sem_t asked
     bint is_wanted
-    bint is_stopped
     int ended_fd
     Part synced
     Part unsynced
@@ -90,19 +85,14 @@ cdef void _do(Shared* shared) noexcept nogil:
 cdef void* _serve(void* argument) noexcept nogil:
     cdef Shared* shared = <Shared*>argument
     cdef uint64_t one = 1
-    pthread_mutex_lock(&shared.lock)
     while True:
-        while not (shared.is_wanted or shared.is_stopped):
-            pthread_cond_wait(&shared.changed, &shared.lock)
-        if not shared.is_wanted:
-            break
-        pthread_mutex_unlock(&shared.lock)
-        _do(shared)
-        pthread_mutex_lock(&shared.lock)
+        while sem_wait(&shared.asked) != 0:
+            pass  # a signal
+        if not shared.is_wanted:  # then it is asked to stop
+            return NULL
         shared.is_wanted = False
+        _do(shared)
         write(shared.ended_fd, &one, sizeof(one))
-    pthread_mutex_unlock(&shared.lock)
-    return NULL
 
 
 cdef class DiskWriter:
@@ -123,9 +113,8 @@ cdef class DiskWriter:
     def __init__(self):
         cdef sigset_t every, before
         self.fileno = self._shared.ended_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._shared.is_wanted = self._shared.is_stopped = False
-        pthread_mutex_init(&self._shared.lock, NULL)
-        pthread_cond_init(&self._shared.changed, NULL)
+        self._shared.is_wanted = False
+        sem_init(&self._shared.asked, 0, 0)
         sigfillset(&every)
         pthread_sigmask(SIG_SETMASK, &every, &before)  # signals are for the main thread
         error = pthread_create(&self._thread, NULL, _serve, &self._shared)
@@ -148,11 +137,8 @@ cdef class DiskWriter:
         else:
             self._unsynced = unsynced[1]
             _fill(&self._shared.unsynced, unsynced[0].number, self._unsynced, unsynced[2])
-        self._is_under_way = True
-        pthread_mutex_lock(&self._shared.lock)
-        self._shared.is_wanted = True
-        pthread_cond_signal(&self._shared.changed)
-        pthread_mutex_unlock(&self._shared.lock)
+        self._is_under_way = self._shared.is_wanted = True
+        sem_post(&self._shared.asked)
 
     def ended(self):
         """Return the numbers of the errors of both; 0 is success. Call it once, when `fileno` is readable."""
@@ -167,14 +153,10 @@ cdef class DiskWriter:
         if not self._runs:
             return
         self._runs = False
+        sem_post(&self._shared.asked)  # what was asked for before comes first
         with nogil:
-            pthread_mutex_lock(&self._shared.lock)
-            self._shared.is_stopped = True
-            pthread_cond_signal(&self._shared.changed)
-            pthread_mutex_unlock(&self._shared.lock)
             pthread_join(self._thread, NULL)
-        pthread_mutex_destroy(&self._shared.lock)
-        pthread_cond_destroy(&self._shared.changed)
+        sem_destroy(&self._shared.asked)
         os.close(self.fileno)
         self.fileno = -1
 
