@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from coterie.protocol.batch import batches
 from coterie.protocol.buffer import Buffer
-from coterie.protocol.records import BatchRecord, build_batch, records
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_placed_marker, records
 from coterie.storage import (
     Compaction,
     File,
@@ -22,7 +22,18 @@ from coterie.storage import (
     swap,
 )
 
-__all__ = ["SMALL", "FaultyFiles", "batch", "compact", "cut", "offsets_in", "read_all", "take_in", "values_in"]
+__all__ = [
+    "SMALL",
+    "FaultyFiles",
+    "batch",
+    "build_marker",
+    "compact",
+    "cut",
+    "offsets_in",
+    "read_all",
+    "take_in",
+    "values_in",
+]
 
 NOW = 1_000
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
@@ -39,6 +50,11 @@ def batch(
         return build_batch(content)
     producer_id, epoch, sequence = producer
     return build_batch(content, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def build_marker(marker: EndMarker, *, producer_id: int, producer_epoch: int, timestamp: int) -> bytearray:
+    """The control batch that ends a transaction, to be given its place by the log."""
+    return build_placed_marker(marker, (producer_id, producer_epoch), timestamp, 0, -1)[0]
 
 
 def opened(

@@ -8,7 +8,8 @@ from broker.speaker import produce_request
 from broker.transactional import TX, TransactionalClient, transactional_batch, world_with_topics
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import produce
-from coterie.protocol.records import EndMarker, build_marker
+from coterie.protocol.records import EndMarker
+from logs import build_marker
 
 NONE, MAPPING = ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_ID_MAPPING
 EPOCH, OUT_OF_ORDER = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

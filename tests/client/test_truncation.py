@@ -33,7 +33,8 @@ from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Response
 from coterie.protocol.batch import assign
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.fetched import FetchedRecords
-from coterie.protocol.records import EndMarker, build_marker
+from coterie.protocol.records import EndMarker
+from logs import build_marker
 
 HERE = partition(0)
 

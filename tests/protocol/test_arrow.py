@@ -13,7 +13,8 @@ from coterie.errors import MalformedError
 from coterie.protocol.arrow import ArrowReader, ArrowWriter
 from coterie.protocol.batch import Compression, TimestampType, assign, stamp_time
 from coterie.protocol.fetched import FetchedBatches, FetchedRecords
-from coterie.protocol.records import BatchBuilder, BatchRecord, EndMarker, Record, build_batch, build_marker, murmur2
+from coterie.protocol.records import BatchBuilder, BatchRecord, EndMarker, Record, build_batch, murmur2
+from logs import build_marker
 
 batch_records = st.builds(
     BatchRecord,

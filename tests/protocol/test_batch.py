@@ -28,8 +28,9 @@ from coterie.protocol.batch import (
     stamp_producer,
     stamp_time,
 )
-from coterie.protocol.records import BatchRecord, build_batch, build_marker, records
+from coterie.protocol.records import BatchRecord, build_batch, records
 from coterie.protocol.records import EndMarker as Marker
+from logs import build_marker
 
 # One record "key" -> "value" at timestamp 1600000000000, written by hand from the specification of the format.
 BY_HAND = bytes.fromhex(

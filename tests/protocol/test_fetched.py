@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from coterie.errors import MalformedError
 from coterie.protocol.batch import Compression, TimestampType, assign, stamp_time
 from coterie.protocol.fetched import NO_PROGRESS, FetchedRecords, end_of
-from coterie.protocol.records import BatchRecord, EndMarker, Record, build_batch, build_marker
+from coterie.protocol.records import BatchRecord, EndMarker, Record, build_batch
+from logs import build_marker
 
 
 def batch_at(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
 from coterie.protocol.batch import Compression, batches, pack_header, parse_header
-from coterie.protocol.records import BatchBuilder, BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.protocol.records import BatchBuilder, BatchRecord, EndMarker, build_batch, marker_of, records
+from logs import build_marker
 
 header_lists = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
 batch_records = st.builds(

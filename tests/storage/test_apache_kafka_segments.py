@@ -18,11 +18,11 @@ from apache_kafka import java_command, needs_apache_kafka
 from coterie.protocol.batch import Compression, assign, batches
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import write_record
-from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, marker_of, records
 from coterie.storage import DiskFiles, LogConfig, Origin, PartitionLog
 from coterie.storage.files import read_file
 from coterie.structs import replace
-from logs import compact
+from logs import build_marker, compact
 
 DATA = Path(__file__).parent / "data"
 THEN = 1_700_000_000_000

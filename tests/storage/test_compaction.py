@@ -13,13 +13,13 @@ from coterie.coordinator.runtime.coordinator import Replay
 from coterie.protocol.batch import BatchHeader, Compression, CorruptBatchError, batches
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import write_record
-from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, marker_of, records
 from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, Origin, PartitionLog
 from coterie.storage.compaction import KEY_BYTES
 from coterie.storage.files import read_file
 from coterie.structs import replace
-from logs import compact
+from logs import build_marker, compact
 
 NOW = 1_000_000
 KEPT_MS = 1_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coterie.errors import ErrorCode
 from coterie.protocol.batch import BatchError, BatchHeader, Compression, TimestampType, batches, parse_header
 from coterie.protocol.buffer import Buffer
-from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, marker_of
 from coterie.storage import (
     Files,
     LogConfig,
@@ -24,7 +24,7 @@ from coterie.storage import (
     segment_files,
 )
 from coterie.structs import replace
-from logs import NOW, SMALL, FaultyFiles, batch, fill, offsets_in, opened, values_in
+from logs import NOW, SMALL, FaultyFiles, batch, build_marker, fill, offsets_in, opened, values_in
 
 # --- appending and reading --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import MAX_SEQUENCE, BatchHeader, parse_header
-from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch
 from coterie.storage.log_errors import RefusedError
 from coterie.storage.producer_state import (
     REMEMBERED,
@@ -17,6 +17,7 @@ from coterie.storage.producer_state import (
     decode_snapshot,
     encode_snapshot,
 )
+from logs import build_marker
 
 DAY_MS = 86_400_000
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.protocol.batch import HEADER_SIZE, BatchHeader, assign, pack_header, parse_header
-from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, marker_of, records
 from coterie.storage.compaction import LastOfProducer, OffsetMap, RecordRetention
+from logs import build_marker
 
 NOW = 10_000
 KEPT_MS = 1_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from coterie.protocol.batch import HEADER_SIZE, CorruptBatchError
-from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch
 from coterie.storage import MemoryFiles
 from coterie.storage.files import File
 from coterie.storage.segment_files import CHUNK, headers, whole_batches
-from logs import batch
+from logs import batch, build_marker
 
 
 def file_of(*parts: bytes | bytearray) -> File:

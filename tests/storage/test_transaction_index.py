@@ -10,12 +10,12 @@ from uuid import UUID
 import pytest
 
 from coterie.protocol.batch import batches
-from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch
 from coterie.storage import Files, LogConfig, MemoryFiles, Origin, PartitionLog
 from coterie.storage.durable_ends import DirectoryCheckpoint, LogState, SegmentState, read_checkpoint, write_checkpoint
 from coterie.storage.files import read_file, replace_file
 from coterie.storage.transaction_index import AbortedTransaction, decode_rows, encode_rows
-from logs import NOW, compact, opened
+from logs import NOW, build_marker, compact, opened
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=150)
 KEPT = LogConfig(segment_bytes=600, index_interval_bytes=150, compacts=True, deletes=False, delete_retention_ms=0)

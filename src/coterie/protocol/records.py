@@ -64,7 +64,6 @@ __all__ = [
     "RecordWriter",
     "append_rows",
     "build_batch",
-    "build_marker",
     "build_placed_batch",
     "build_placed_marker",
     "emptied",
@@ -293,11 +292,6 @@ def build_placed_batch(
 
 
 # --- transaction markers ----------------------------------------------------------------------------------------------
-
-
-def build_marker(marker: EndMarker, *, producer_id: int, producer_epoch: int, timestamp: int) -> bytearray:
-    """The control batch that ends the producer's transaction in this partition, to be given its place by the log."""
-    return build_placed_marker(marker, (producer_id, producer_epoch), timestamp, 0, -1)[0]
 
 
 def build_placed_marker(
