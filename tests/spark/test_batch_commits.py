@@ -36,6 +36,20 @@ QUICK = {
 }
 
 
+BROKERS_SAY = ("partition_assignment_strategy", "heartbeat_interval_ms", "session_timeout_ms")
+PROTOCOLS: dict[str, dict[str, str | None]] = {
+    "cooperative": {},
+    "range": {"partition_assignment_strategy": "range"},
+    "roundrobin": {"partition_assignment_strategy": "roundrobin"},
+    "consumer": {"group_protocol": "consumer", **dict.fromkeys(BROKERS_SAY)},
+}
+
+
+def options_of(protocol: str) -> dict[str, str]:
+    """The options of a query; one without a text is not set."""
+    return {f"kafka__{name.replace('_', '__')}": text or "" for name, text in PROTOCOLS[protocol].items()}
+
+
 class DiedError(Exception):
     """The driver dies here."""
 
@@ -241,12 +255,13 @@ def test_a_stop_between_the_offsets_and_the_commit_does_not_set_the_group_back(c
     assert sorted([*copied(copies), *plain.seen]) == list(range(100))
 
 
-def test_a_query_that_was_removed_from_its_group_cannot_commit(copies: Topic, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
+def test_a_query_that_was_removed_from_its_group_cannot_commit(copies: Topic, tmp_path: Path, protocol: str) -> None:
     """The transaction is aborted, and the others have its records."""
-    query, _ = started(copies, tmp_path, kafka__max__poll__interval__ms="1500")
+    query, _ = started(copies, tmp_path, kafka__max__poll__interval__ms="1500", **options_of(protocol))
     copies.write(100)
     go_on = start_into_the_batch(query)
-    plain = Plain(copies, "g")
+    plain = Plain(copies, "g", **PROTOCOLS[protocol])
     until(lambda: copies.committed("g") == 100, what="the others go on without it")
     go_on.set()
     until(lambda: query.error is not None)
@@ -290,25 +305,13 @@ def test_commits_are_read_as_they_were_written() -> None:
         BatchCommits.from_json('{"refused": "because"}')
 
 
-PROTOCOLS: dict[str, dict[str, str]] = {
-    "cooperative": {},
-    "range": {"kafka__partition__assignment__strategy": "range"},
-    "roundrobin": {"kafka__partition__assignment__strategy": "roundrobin"},
-    "consumer": {
-        "kafka__group__protocol": "consumer",
-        "kafka__heartbeat__interval__ms": "",  # the broker decides
-        "kafka__session__timeout__ms": "",
-    },
-}
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_two_applications_share_a_group(copies: Topic, tmp_path: Path, protocol: str) -> None:
     """Partitions move while batches run: the second joins, is killed in its transaction, and comes back."""
 
     def application(name: str) -> tuple[Query, Sink]:
         sink = Sink(copies, tmp_path, name)
-        how = {"transactionalSink": sink.socket, **PROTOCOLS[protocol]}
+        how = {"transactionalSink": sink.socket, **options_of(protocol)}
         query = Query(copies, tmp_path / f"{name}-checkpoint", "g", **how)
         query.write = sink
         return query.start(), sink
