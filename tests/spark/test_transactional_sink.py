@@ -158,6 +158,44 @@ def test_the_offsets_of_a_group_are_in_the_transaction(
     topic.close()
 
 
+def test_a_query_of_two_sources_commits_the_offsets_of_both(
+    spark: SparkSession, bootstrap: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """They are two members of one group here. The last batches have records of one source alone."""
+    name = re.sub(r"\W+|_", "-", request.node.name).strip("-")
+    orders, returns = Topic(bootstrap, f"{name}-orders", 2), Topic(bootstrap, f"{name}-returns", 2)
+    orders.admin.create_topics([NewTopic(name, 2)])
+    orders.write(40)
+    returns.written = 1000
+    returns.write(80)
+
+    def run(dies_after: int | None) -> None:
+        sink = TransactionalSink({"kafka.bootstrap.servers": bootstrap, "topic": name}, transactional_id=name)
+
+        def write(rows: DataFrame, batch_id: int) -> None:
+            sink(rows, batch_id)
+            if batch_id == dies_after:
+                raise LookupError("the driver dies")
+
+        def source(topic: Topic) -> DataFrame:
+            where = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "groupId": name}
+            reader = spark.readStream.format("coterie").options(**where, **sink.source_options())
+            more = {"maxOffsetsPerTrigger": "40", "checkpointLocation": str(tmp_path)}
+            return reader.options(startingOffsets="earliest", **more).load()
+
+        rows = source(orders).union(source(returns)).selectExpr("string(value)")
+        query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="the driver dies"):
+        run(0)
+    run(None)
+    assert orders.committed(name) == 120
+    assert sorted(map(int, seen(bootstrap, name))) == [*range(40), *range(1000, 1080)]
+    orders.close()
+    returns.close()
+
+
 def test_a_topic_is_needed() -> None:
     with pytest.raises(SettingsError, match="the option topic is missing"):
         TransactionalSink({"kafka.bootstrap.servers": "127.0.0.1:1"}, transactional_id="x")

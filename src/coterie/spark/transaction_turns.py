@@ -211,17 +211,17 @@ class TaskTurns:
 
     def __init__(self, at: TurnsAt, who: TaskAttempt, timeout_s: float) -> None:
         """Connect to the driver. Nothing is waited for longer than the timeout."""
+        name = f"{who.task} {who.attempt}"
         try:
             self._socket = socket.create_connection((at.host, at.port), timeout_s)
+            self._lines = self._socket.makefile("rb")
+            challenge = self._lines.readline().decode().strip()
+            self._socket.sendall(f"{name} {_proof(at.secret, challenge, name)}\n".encode())
         except OSError as error:
             raise CoterieError(
                 f"a task cannot reach the driver at {at.host}:{at.port}, which gives turns at partitions: {error}. The "
                 "driver's address is spark.driver.host; TransactionalSink has an argument for the port"
             ) from error
-        self._lines = self._socket.makefile("rb")
-        name = f"{who.task} {who.attempt}"
-        challenge = self._lines.readline().decode().strip()
-        self._socket.sendall(f"{name} {_proof(at.secret, challenge, name)}\n".encode())
 
     def take(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return self._exchange({}, wanted[:MOST_WANTED])
