@@ -1,25 +1,26 @@
-"""A transaction that several processes write to: rows are encoded in one place, and sent from another."""
+"""A transaction that several workers write to, each to any partition, in turns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Condition
 
 import pyarrow as pa
 import pytest
 
 import coterie
 from client.transacting import seen
-from coterie import Admin, NewTopic, Producer
-from coterie.client.producer.record_appender import partition_for_key
-from coterie.client.producer.transaction_worker import BatchEncoder, TransactionWorker
-from coterie.errors import IllegalArgumentError, MalformedError
-from coterie.protocol.batch import parse_header
-from coterie.protocol.records import BatchRecord, EncodedBatch, build_batch, records
+from coterie import Admin, NewTopic, Producer, TopicPartition
+from coterie.client.producer import transaction_worker
+from coterie.client.producer.transaction_worker import TransactionWorker
+from coterie.errors import KafkaError
 from coterie.settings.producer_settings import ProducerSettings
 
 pytestmark = pytest.mark.real_time
 
-ROWS = pa.array([f"{number:06d}" for number in range(5_000)])
+PARTITIONS = 2
 
 
 @pytest.fixture(scope="module")
@@ -30,55 +31,87 @@ def broker() -> Iterator[coterie.Broker]:
 
 def settings(broker: coterie.Broker, name: str, **more: object) -> ProducerSettings:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(name, 2)])
+        admin.create_topics([NewTopic(name, PARTITIONS)])
     base = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name}
     return ProducerSettings.of_arguments({**base, **more}, {})
 
 
-def encoded(encoder: BatchEncoder, **columns: pa.Array) -> list[tuple[int, bytearray]]:
-    return [*encoder.add(ROWS, 1_700_000_000_000, **columns), *encoder.rest()]
+class OneAtATime:
+    """Turns for workers in threads: one partition at a time, so that a worker needs many."""
+
+    def __init__(self) -> None:
+        self.next: Counter[TopicPartition] = Counter()
+        self.taken: set[TopicPartition] = set()
+        self.given = 0
+        self.changed = Condition()
+
+    def take(self, wanted: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        def free() -> list[TopicPartition]:
+            return [where for where in wanted if where not in self.taken]
+
+        with self.changed:
+            assert self.changed.wait_for(free, 30)
+            mine = free()[0]
+            self.taken.add(mine)
+            self.given += 1
+            return {mine: self.next[mine]}
+
+    def give_back(self, sequences: Mapping[TopicPartition, int]) -> None:
+        with self.changed:
+            self.next.update({where: sequence - self.next[where] for where, sequence in sequences.items()})
+            self.taken -= sequences.keys()
+            self.changed.notify_all()
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_batches_of_two_encoders_are_sent_by_the_writers_of_their_partitions(
-    broker: coterie.Broker, codec: str
+def test_workers_write_to_the_same_partitions_in_turns(
+    broker: coterie.Broker, codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each partition has one writer, and each writer its own connection; the driver commits."""
+    """A broker refuses a sequence that is out of order, so each worker goes on where the one before has ended."""
+    monkeypatch.setattr(transaction_worker, "AT_ONCE", 20_000)
     name = f"shared-{codec}"
-    how = settings(broker, name, **{"compression.type": codec})
-    batches = encoded(BatchEncoder(how, 2), keys=ROWS) + encoded(BatchEncoder(how, 2, first=1))
-    with Producer(how) as driver:
+    how = settings(broker, name, **{"compression.type": codec, "batch.size": 1_000})
+    rows = [[f"{worker}-{number:06d}" for number in range(5_000)] for worker in range(3)]
+
+    def write(mine: list[str]) -> None:
+        with TransactionWorker(how, identity, turns) as worker:
+            for at in range(0, len(mine), 1_000):
+                some = pa.array(mine[at : at + 1_000])
+                worker.send_columns(name, some, keys=some)
+            worker.deliver()
+
+    with Producer(how) as driver, ThreadPoolExecutor() as threads:
         driver.init_transactions()
         for is_committed in (False, True):
             driver.begin_transaction()
-            identity = driver.share_transaction()
-            for partition in range(2):
-                with TransactionWorker(how, identity) as worker:
-                    worker.send_batches(name, [each for each in batches if each[0] == partition])
-                    worker.deliver()
+            identity, turns = driver.share_transaction(), OneAtATime()
+            list(threads.map(write, rows))
+            assert turns.next.total() == sum(map(len, rows)) and not turns.taken
+            assert turns.given > len(rows) * PARTITIONS, "workers have come back to a partition"
             if is_committed:
                 driver.commit_transaction()
             else:
                 driver.abort_transaction()
-    assert sorted(seen(broker.bootstrap_servers, name)) == sorted(ROWS.to_pylist() * 2)
+    found = seen(broker.bootstrap_servers, name)
+    assert sorted(found) == sorted(row for mine in rows for row in mine)
 
 
-def test_rows_go_where_their_partition_or_their_key_says_and_else_to_one_batch_after_the_other(
-    broker: coterie.Broker,
-) -> None:
-    how = settings(broker, "placed")
-    for partition, data in encoded(BatchEncoder(how, 2), keys=ROWS):
-        for key, *_ in records(data, parse_header(data)):
-            assert key is not None and partition_for_key(key, 2) == partition
-    given = pa.array([1] * len(ROWS), pa.int32())
-    assert {partition for partition, _ in encoded(BatchEncoder(how, 2), keys=ROWS, partitions=given)} == {1}
-    drawn = [partition for partition, _ in encoded(BatchEncoder(how, 2, first=1))]
-    assert drawn == [(1 + at) % 2 for at in range(len(drawn))] and len(drawn) > 3
-    with pytest.raises(IllegalArgumentError, match="a row is for partition 1, and the topic has 1 partitions"):
-        encoded(BatchEncoder(how, 1), partitions=given)
-
-
-def test_a_batch_is_transactional_from_the_beginning() -> None:
-    plain = EncodedBatch(build_batch([BatchRecord(None, b"x", 0)]))
-    with pytest.raises(MalformedError, match="transactional or not"):
-        plain.finish(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+def test_a_worker_whose_sequence_is_wrong_is_refused(broker: coterie.Broker) -> None:
+    """So a driver that gave turns wrongly would lose a transaction, and no row."""
+    how = settings(broker, "wrong")
+    turns = OneAtATime()
+    turns.next.update({TopicPartition("wrong", partition): 7 for partition in range(PARTITIONS)})
+    with Producer(how) as driver:
+        driver.init_transactions()
+        driver.begin_transaction()
+        identity = driver.share_transaction()
+        with TransactionWorker(how, identity, OneAtATime()) as worker:
+            worker.send_columns("wrong", pa.array(["x"]), partitions=pa.array([0], pa.int32()))
+            worker.deliver()
+        with TransactionWorker(how, identity, turns) as worker:
+            worker.send_columns("wrong", pa.array(["y"]), partitions=pa.array([0], pa.int32()))
+            with pytest.raises(KafkaError):
+                worker.deliver()
+        assert turns.taken, "what it has written is not known"
+        driver.abort_transaction()
+    assert seen(broker.bootstrap_servers, "wrong") == []

@@ -9,6 +9,7 @@ from threading import Event
 
 import pytest
 
+import coterie
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from client.transacting import seen
 from coterie.client.admin.admin import Admin
@@ -24,6 +25,29 @@ from spark.standin import Query
 from spark.topics import Plain, Topic, until
 
 pytestmark = pytest.mark.real_time
+
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.min.session.timeout.ms": 100,
+    "group.consumer.session.timeout.ms": 2_000,
+    "group.consumer.min.heartbeat.interval.ms": 50,
+    "group.consumer.heartbeat.interval.ms": 100,
+}
+
+
+BROKERS_SAY = ("partition_assignment_strategy", "heartbeat_interval_ms", "session_timeout_ms")
+PROTOCOLS: dict[str, dict[str, str | None]] = {
+    "cooperative": {},
+    "range": {"partition_assignment_strategy": "range"},
+    "roundrobin": {"partition_assignment_strategy": "roundrobin"},
+    "consumer": {"group_protocol": "consumer", **dict.fromkeys(BROKERS_SAY)},
+}
+
+
+def options_of(protocol: str) -> dict[str, str]:
+    """The options of a query; one without a text is not set."""
+    return {f"kafka__{name.replace('_', '__')}": text or "" for name, text in PROTOCOLS[protocol].items()}
 
 
 class DiedError(Exception):
@@ -70,9 +94,11 @@ class Sink:
 def copies(request: pytest.FixtureRequest) -> Iterator[Topic]:
     with ExitStack() as stack:
         if request.param == "coterie":
-            topic = stack.enter_context(Topic.on_a_broker())
+            broker = stack.enter_context(coterie.Broker(settings={"group.min.session.timeout.ms": 100, **QUICK}))
+            address = broker.bootstrap_servers
         else:
-            topic = stack.enter_context(closing(Topic(stack.enter_context(ApacheKafka()).bootstrap)))
+            address = stack.enter_context(ApacheKafka({name: str(text) for name, text in QUICK.items()})).bootstrap
+        topic = stack.enter_context(closing(Topic(address)))
         topic.admin.create_topics([NewTopic("copies", 2)])
         yield topic
 
@@ -229,12 +255,13 @@ def test_a_stop_between_the_offsets_and_the_commit_does_not_set_the_group_back(c
     assert sorted([*copied(copies), *plain.seen]) == list(range(100))
 
 
-def test_a_query_that_was_removed_from_its_group_cannot_commit(copies: Topic, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
+def test_a_query_that_was_removed_from_its_group_cannot_commit(copies: Topic, tmp_path: Path, protocol: str) -> None:
     """The transaction is aborted, and the others have its records."""
-    query, _ = started(copies, tmp_path, kafka__max__poll__interval__ms="1500")
+    query, _ = started(copies, tmp_path, kafka__max__poll__interval__ms="1500", **options_of(protocol))
     copies.write(100)
     go_on = start_into_the_batch(query)
-    plain = Plain(copies, "g")
+    plain = Plain(copies, "g", **PROTOCOLS[protocol])
     until(lambda: copies.committed("g") == 100, what="the others go on without it")
     go_on.set()
     until(lambda: query.error is not None)
@@ -276,3 +303,41 @@ def test_commits_are_read_as_they_were_written() -> None:
     assert BatchCommits.from_json(commits.to_json()) == commits
     with pytest.raises(RefusedCommitsError, match="because"):
         BatchCommits.from_json('{"refused": "because"}')
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_two_applications_share_a_group(copies: Topic, tmp_path: Path, protocol: str) -> None:
+    """Partitions move while batches run: the second joins, is killed in its transaction, and comes back."""
+
+    def application(name: str) -> tuple[Query, Sink]:
+        sink = Sink(copies, tmp_path, name)
+        how = {"transactionalSink": sink.socket, **options_of(protocol)}
+        query = Query(copies, tmp_path / f"{name}-checkpoint", "g", **how)
+        query.write = sink
+        return query.start(), sink
+
+    def share(first: Query, second: Query) -> bool:
+        copies.write(20)
+        return first.owned == second.owned == 2
+
+    one, _ = application("one")
+    copies.write(100)
+    until(lambda: copies.committed("g") == 100)
+    two, sink_of_two = application("two")
+    until(lambda: share(one, two))
+
+    def killed() -> None:
+        two.kill()
+        die()
+
+    sink_of_two.before_commit = killed
+    copies.write(100)
+    until(lambda: two.reader._query is None, what="the second is killed")
+    again, _ = application("two")
+    until(lambda: share(one, again))
+    one.stop()
+    copies.write(100)
+    until(lambda: copies.committed("g") == copies.written)
+    again.stop()
+    assert one.error is again.error is None
+    assert copied(copies) == list(range(copies.written))

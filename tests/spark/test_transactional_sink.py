@@ -103,7 +103,7 @@ def test_a_batch_whose_task_fails_is_aborted_and_written_again(query: Query, mon
             import os
 
             written = list(write(batches))
-            if written[0].column(0)[0].as_py() and not os.path.exists(flag):  # noqa: PTH110  it runs in a worker of Spark
+            if written and not os.path.exists(flag):  # noqa: PTH110  it runs in a worker of Spark
                 open(flag, "w").close()  # noqa: PTH123
                 raise LookupError("the task fails")
             yield from written
@@ -156,6 +156,44 @@ def test_the_offsets_of_a_group_are_in_the_transaction(
     assert {note.in_transaction for each in found if each and (note := CommitNote.parse(each.metadata))} == {True}
     assert sorted(map(int, seen(bootstrap, f"{topic.name}-out"))) == list(range(60))
     topic.close()
+
+
+def test_a_query_of_two_sources_commits_the_offsets_of_both(
+    spark: SparkSession, bootstrap: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """They are two members of one group here. The last batches have records of one source alone."""
+    name = re.sub(r"\W+|_", "-", request.node.name).strip("-")
+    orders, returns = Topic(bootstrap, f"{name}-orders", 2), Topic(bootstrap, f"{name}-returns", 2)
+    orders.admin.create_topics([NewTopic(name, 2)])
+    orders.write(40)
+    returns.written = 1000
+    returns.write(80)
+
+    def run(dies_after: int | None) -> None:
+        sink = TransactionalSink({"kafka.bootstrap.servers": bootstrap, "topic": name}, transactional_id=name)
+
+        def write(rows: DataFrame, batch_id: int) -> None:
+            sink(rows, batch_id)
+            if batch_id == dies_after:
+                raise LookupError("the driver dies")
+
+        def source(topic: Topic) -> DataFrame:
+            where = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "groupId": name}
+            reader = spark.readStream.format("coterie").options(**where, **sink.source_options())
+            more = {"maxOffsetsPerTrigger": "40", "checkpointLocation": str(tmp_path)}
+            return reader.options(startingOffsets="earliest", **more).load()
+
+        rows = source(orders).union(source(returns)).selectExpr("string(value)")
+        query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="the driver dies"):
+        run(0)
+    run(None)
+    assert orders.committed(name) == 120
+    assert sorted(map(int, seen(bootstrap, name))) == [*range(40), *range(1000, 1080)]
+    orders.close()
+    returns.close()
 
 
 def test_a_topic_is_needed() -> None:

@@ -41,8 +41,6 @@ from coterie.protocol.batch import (
     attributes_of,
     pack_header,
     pack_placed,
-    parse_header,
-    stamp_producer,
 )
 from coterie.protocol.buffer import Buffer, uvarint
 from coterie.protocol.compression import compress, decompress
@@ -55,7 +53,6 @@ __all__ = [
     "BatchBuilder",
     "BatchRecord",
     "Columns",
-    "EncodedBatch",
     "EndMarker",
     "Header",
     "OffsetPairs",
@@ -183,35 +180,6 @@ class BatchBuilder(RecordWriter):
             record_count=self.count,
         )
         return pack_header(header, compress(self.compression, self.plain(), self.level))
-
-
-class EncodedBatch:
-    """A batch that was built elsewhere, and that gets its producer here. It takes no more records."""
-
-    __slots__ = ("_data", "_is_transactional", "compression", "count", "level", "plain_size", "size")
-
-    def __init__(self, data: Buffer) -> None:
-        """`data` is what `BatchBuilder.finish` has returned."""
-        header = parse_header(data)
-        self._data = data
-        self._is_transactional = header.is_transactional
-        self.count = header.record_count
-        self.compression = header.compression
-        self.level: int | None = None
-        self.size = len(data)
-        self.plain_size = len(data) - HEADER_SIZE
-
-    def append(self, *_: object) -> bool:
-        """Return False: it is full."""
-        return False
-
-    def finish(self, *, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool) -> bytearray:
-        """Return the batch with its producer."""
-        if is_transactional != self._is_transactional:
-            raise MalformedError("a batch is transactional or not from the beginning")
-        data = bytearray(self._data)
-        stamp_producer(data, 0, producer_id, producer_epoch, base_sequence)
-        return data
 
 
 def build_batch(

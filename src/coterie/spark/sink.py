@@ -22,7 +22,7 @@ from coterie.spark.options import SinkOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchWriter", "StreamWriter", "WrittenRows", "check_schema", "headers_of"]
+__all__ = ["BatchWriter", "StreamWriter", "WrittenRows", "check_schema", "columns_of", "send_rows"]
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _COLUMNS: dict[str, Sequence[DataType]] = {
@@ -68,18 +68,26 @@ def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> WrittenRo
     sent = 0
     with ColumnProducer(options.client) as producer:
         for batch in batches:
-            columns = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
-            for topic, rows in _by_topic(columns, options.topic):
-                producer.send_columns(
-                    topic,
-                    rows["value"],
-                    keys=rows.get("key"),
-                    partitions=rows.get("partition"),
-                    headers=headers_of(rows["headers"]) if "headers" in rows else None,
-                )
+            for topic, rows in _by_topic(columns_of(batch), options.topic):
+                send_rows(producer, topic, rows)
             sent += batch.num_rows
         producer.deliver()
     return WrittenRows(sent)
+
+
+def columns_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Return the columns by their names in lower case, as in `check_schema`."""
+    return {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
+
+
+def send_rows(producer: ColumnProducer, topic: str, columns: Mapping[str, pa.Array]) -> None:
+    producer.send_columns(
+        topic,
+        columns["value"],
+        keys=columns.get("key"),
+        partitions=columns.get("partition"),
+        headers=_headers_of(columns["headers"]) if "headers" in columns else None,
+    )
 
 
 def _by_topic(columns: Mapping[str, pa.Array], topic: str | None) -> Iterator[tuple[str, Mapping[str, pa.Array]]]:
@@ -99,7 +107,7 @@ def _by_topic(columns: Mapping[str, pa.Array], topic: str | None) -> Iterator[tu
         yield name.as_py(), columns if len(names) == 1 else {each: rows.filter(mine) for each, rows in columns.items()}
 
 
-def headers_of(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
+def _headers_of(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
     found = [[(each["key"], each["value"]) for each in row or ()] for row in column.to_pylist()]
     if any(name is None for row in found for name, _ in row):
         raise CoterieError("a row has a header whose key is null: a header needs a name. Name it, or leave it out")

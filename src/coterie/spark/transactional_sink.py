@@ -4,18 +4,19 @@
     sink = TransactionalSink(options, transactional_id="billing")
     bills.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
 
-The driver begins the transaction, and tasks write with its producer id and epoch (`transaction_tasks.py`). Rows are
-first encoded as batches, and these go to the one task that writes to their partition. The number of the micro-batch is
-committed in the same transaction, as the offset of a group of its own. So a driver that starts again knows whether a
-micro-batch is there, and skips it. Its new epoch fences whatever the old driver and its tasks still send.
+The driver begins the transaction, and tasks write with its producer id and epoch (`transaction_tasks.py`). Each writes
+its own rows, to whatever partition, and no row goes from one task to another. Tasks take turns at a partition, and the
+driver gives the turns (`transaction_turns.py`). The number of the micro-batch is committed in the same transaction, as
+the offset of a group of its own. So a driver that starts again knows whether a micro-batch is there, and skips it. Its
+new epoch fences whatever the old driver and its tasks still send.
 
 The offsets of a source with a group can be a part of the transaction, too (`source_options`). The source says which
 they are, and who its member is in the group (`batch_commits.py`). If the member was removed from the group, the group's
 coordinator refuses them, and the transaction is aborted.
 
-A task that Spark runs a second time could write rows twice, or lose some: its sequences begin at 0 again, and a broker
-takes what it has for a repetition. So the second attempt fails, the driver aborts the transaction, and writes the whole
-batch again in the next epoch.
+A task that Spark runs a second time would write its rows twice. So it gets no turn if the first attempt has had one.
+The driver commits only if the records of each task are as many as it says, and if no other task has written. Otherwise
+it aborts the transaction, and writes the whole batch again in the next epoch.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ from coterie.settings import SettingsError
 from coterie.spark.batch_commits import RefusedCommitsError, ask_for_commits
 from coterie.spark.options import SinkOptions, admin_settings
 from coterie.spark.sink import check_schema
-from coterie.spark.transaction_tasks import encoding, writing
+from coterie.spark.transaction_tasks import RESULT, writing
+from coterie.spark.transaction_turns import TurnServer
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame
 
 __all__ = ["TransactionalSink"]
 
@@ -49,25 +52,28 @@ log = logging.getLogger("coterie.spark")
 ATTEMPTS = 3
 """How often a batch is written before the query fails. Spark's own retries come on top, with the next start."""
 _REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
-_QUERY_ID, _JOB_GROUP = "sql.streaming.queryId", "spark.jobGroup.id"
+_QUERY_ID = "sql.streaming.queryId"
 
 
 class TransactionalSink:
     """The function of `foreachBatch`. One query has one."""
 
-    def __init__(self, options: Mapping[str, str], *, transactional_id: str) -> None:
+    def __init__(self, options: Mapping[str, str], *, transactional_id: str, port: int = 0) -> None:
         """Create the sink.
 
         Args:
             options: The options of format("coterie") for a sink; `topic` is required.
             transactional_id: The name of the query's transactions. It stays the same when the query is started again,
                 and no other query has it.
+            port: Where the driver listens for its tasks. 0 is any port that is free; set it if there is a firewall
+                between executors and the driver.
         """
         given = SinkOptions.of(options, transactional_id)
         if given.topic is None:
             raise SettingsError("the option topic is missing: a transactional sink writes to one topic")
         self._topic = given.topic
         self._settings = given.client
+        self._port = port
         self._admin_settings = admin_settings({name.lower(): text for name, text in options.items()})
         self._group = GroupMetadata(f"coterie-sink-{transactional_id}", -1, "", None)
         self._producer: Producer | None = None
@@ -177,15 +183,10 @@ class TransactionalSink:
 
     def _write(self, rows: DataFrame, batch_id: int) -> None:
         assert self._producer is not None and self._query is not None, "it was started"
-        partitions = self._partitions()
-        jobs = _Jobs(rows.sparkSession)
-        with self._producer.transaction():
-            identity = self._producer.share_transaction()
-            encoded = rows.mapInArrow(encoding(self._settings, partitions), "partition int, batch binary")
-            writers = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
-            placed = encoded.repartitionById(writers, "partition")
-            placed.mapInArrow(writing(self._settings, self._topic, identity), "batches long").collect()
-            jobs.check_that_stages_ran_once()
+        with self._producer.transaction(), _turns(rows.sparkSession.sparkContext, self._port) as turns:
+            task = writing(self._settings, self._topic, self._producer.share_transaction(), turns.at)
+            results = rows.mapInArrow(task, RESULT).collect()
+            turns.end_with({each.attempt: each.records for each in results})
             offset = OffsetAndMetadata(batch_id + 1, self._query)
             self._producer.send_offsets({TopicPartition(self._topic, 0): offset}, self._group)
             for source in self._sources:
@@ -209,29 +210,12 @@ class TransactionalSink:
                 "kafka.session.timeout.ms"
             ) from error
 
-    def _partitions(self) -> int:
-        self._admin = self._admin or Admin(self._admin_settings)
-        return len(checked(self._admin.describe_topics([self._topic]))[self._topic].partitions)
 
-
-class _Jobs:
-    """The jobs of a query since this was created."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._group = session.sparkContext.getLocalProperty(_JOB_GROUP)
-        self._tracker = session.sparkContext.statusTracker()
-        self._events = session.sparkContext._jsc.sc().listenerBus()  # noqa: SLF001  Spark has no public way to wait for it
-        self._events.waitUntilEmpty()  # what the tracker knows comes by events
-        self._before = set(self._tracker.getJobIdsForGroup(self._group))
-
-    def check_that_stages_ran_once(self) -> None:
-        """Raise if Spark has run a stage again: the attempts of its tasks are counted from 0 then."""
-        self._events.waitUntilEmpty()
-        jobs = set(self._tracker.getJobIdsForGroup(self._group)) - self._before
-        stages = {stage for each in jobs if (job := self._tracker.getJobInfo(each)) for stage in job.stageIds}
-        attempts = {stage: info.currentAttemptId for stage in stages if (info := self._tracker.getStageInfo(stage))}
-        if not attempts:
-            raise CoterieError("Spark does not say how often it has run the stages of a batch")
-        again = sorted(stage for stage, attempt in attempts.items() if attempt > 0)
-        if again:
-            raise CoterieError(f"Spark has run stage {again[0]} again, so that rows may be there twice")
+def _turns(context: SparkContext, port: int) -> TurnServer:
+    """Return a server where Spark's own driver listens; if tasks run in the driver's process, at this machine alone."""
+    master = str(context.master)
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        return TurnServer("127.0.0.1", "127.0.0.1", port)
+    settings = context.getConf()
+    host = str(settings.get("spark.driver.host")).strip("[]")  # which Spark always sets, and brackets for IPv6
+    return TurnServer(str(settings.get("spark.driver.bindAddress", host)).strip("[]"), host, port)

@@ -20,7 +20,7 @@ from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.producer import Producer
 from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.protocol.arrow import ArrowWriter
-from coterie.protocol.records import BatchBuilder, EncodedBatch, Header
+from coterie.protocol.records import BatchBuilder, Header
 from coterie.settings.producer_settings import ProducerSettings
 
 if TYPE_CHECKING:
@@ -122,12 +122,12 @@ class ColumnProducer(Producer):
         low, high = (each.as_py() for each in compute.min_max(partitions).values())
         return int(low if low < 0 else high)
 
-    def _hand_over(self, topic: str, batches: Iterable[tuple[int, BatchBuilder | EncodedBatch]]) -> None:
+    def _hand_over(self, topic: str, batches: Iterable[tuple[int, BatchBuilder]]) -> None:
         for partition, builder in batches:
             self._raise_what_failed()
             self._handed_over.append(self._lined_up(topic, partition, builder))
 
-    def _lined_up(self, topic: str, partition: int, builder: BatchBuilder | EncodedBatch) -> Batch:
+    def _lined_up(self, topic: str, partition: int, builder: BatchBuilder) -> Batch:
         def append() -> Batch | None:
             return self._usable().append_batch(topic, partition, builder, clock_ms())
 

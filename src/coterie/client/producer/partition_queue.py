@@ -33,7 +33,7 @@ from coterie.protocol.batch import (
     parse_header,
     stamp_producer,
 )
-from coterie.protocol.records import NO_LIMIT, BatchBuilder, EncodedBatch, records
+from coterie.protocol.records import NO_LIMIT, BatchBuilder, records
 from coterie.structs import DataStruct, field, replace
 
 MAX_EPOCH = 2**15 - 1
@@ -67,7 +67,7 @@ class Batch(DataStruct, eq=False):
 
     where: TopicPartition
     created_ms: int
-    builder: BatchBuilder | EncodedBatch
+    builder: BatchBuilder
     is_transactional: bool = False
     weight: int = 0
     """Its share of `buffer.memory`."""
@@ -180,6 +180,12 @@ class PartitionQueue:
         self.identity = identity
         self.next_sequence = self.batches_sent = 0
         self.is_known = False  # the broker has no batch of this identity yet
+
+    def resume(self, identity: ProducerIdAndEpoch, next_sequence: int) -> None:
+        """Go on where another process with this identity has ended; all its batches are acknowledged."""
+        self._begin(identity)
+        self.next_sequence = next_sequence
+        self.is_known = next_sequence > 0
 
     def _place(self, batch: Batch) -> None:
         batch.identity, batch.sequence, batch.ordinal = self.identity, self.next_sequence, self.batches_sent

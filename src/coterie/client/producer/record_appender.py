@@ -14,7 +14,7 @@ from coterie.client.producer.partition_queue import Batch, PartitionQueue
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, Compression
-from coterie.protocol.records import BatchBuilder, EncodedBatch, Header, murmur2
+from coterie.protocol.records import BatchBuilder, Header, murmur2
 from coterie.settings.producer_settings import ProducerSettings
 from coterie.structs import DataStruct
 
@@ -189,9 +189,7 @@ class RecordAppender:
                 sticky.note(size, batch_is_full=False)
         return batch, batch.builder.count - 1
 
-    def append_batch(
-        self, topic_name: str, partition: int, builder: BatchBuilder | EncodedBatch, now_ms: int
-    ) -> Batch | None:
+    def append_batch(self, topic_name: str, partition: int, builder: BatchBuilder, now_ms: int) -> Batch | None:
         """A batch that the caller has filled (`new_batch`); None if `buffer.memory` is used up."""
         size = builder.plain_size
         if builder.count == 1:  # of more, none was too large; and together they are smaller when compressed
@@ -247,9 +245,7 @@ class RecordAppender:
         builder.append(*record)
         return self._line_up(topic, queue, builder, now_ms)
 
-    def _line_up(
-        self, topic: ProducerTopic, queue: PartitionQueue, builder: BatchBuilder | EncodedBatch, now_ms: int
-    ) -> Batch:
+    def _line_up(self, topic: ProducerTopic, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> Batch:
         batch = Batch(queue.where, now_ms, builder, self.rules.is_transactional)
         queue.waiting.append(batch)
         topic.used_ms = now_ms
