@@ -18,6 +18,7 @@ from coterie.migration.copier import CopyStatus, MigrationOptions, copy_until
 from coterie.migration.groups import GroupStatus
 from coterie.migration.inspection import TopicStatus, planned, verified
 from coterie.migration.inspection import status as look
+from coterie.migration.plan import Plan
 
 SHOWN_EVERY_S = 1.0
 LOGGED_EVERY_S = 10.0
@@ -52,7 +53,7 @@ def _connect(options: MigrationOptions) -> None:
 def plan(options: MigrationOptions, output: str) -> None:
     """Print what a copy would do first."""
     _connect(options)
-    found = planned(options.source, options.target, options.selection, options.name, options.replication_factor)
+    found = _planned(options)
     rows = [
         *(("create", one.name, one.partitions, _text(one.configs)) for one in found.create),
         *(("use", name, None, "") for name in found.use),
@@ -63,6 +64,10 @@ def plan(options: MigrationOptions, output: str) -> None:
     _end_with(list(found.conflicts.values()))
     if not rows:
         note("there is nothing to create or change")
+
+
+def _planned(options: MigrationOptions) -> Plan:
+    return planned(options.source, options.target, options.selection, options.name, options.replication_factor)
 
 
 def _text(configs: Mapping[str, str | None]) -> str:
@@ -111,10 +116,10 @@ class ProgressLines:
 
     def text(self, status: CopyStatus) -> str:
         rate = status.records / max(time.monotonic() - self._began, 1e-3)
-        behind = "unknown" if status.behind is None else f"{status.behind:,}"
+        behind = "" if status.behind is None else f", {status.behind:,} behind"
         ready = sum(one.is_ready for one in status.groups)
         return (
-            f"{status.records:,} records copied ({rate:,.0f}/s) of {status.topics} topics, {behind} behind; "
+            f"{status.records:,} records copied ({rate:,.0f}/s) of {status.topics} topics{behind}; "
             f"{ready} of {len(status.groups)} groups ready"
         )
 
@@ -127,6 +132,7 @@ class ProgressLines:
 def copy(options: MigrationOptions, _output: str) -> None:
     """Copy until a signal, or with --once until the end."""
     _connect(options)
+    _end_with(list(_planned(options).conflicts.values()))
     lines = ProgressLines()
     with stoppable() as stop:
         note("copying" + ("" if options.once else "; Ctrl-C ends it, and the next start goes on"))

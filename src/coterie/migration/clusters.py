@@ -38,6 +38,7 @@ READING = {
     "auto.offset.reset": "none",
     "max.poll.records": POLL_RECORDS,
     "fetch.max.bytes": FETCH_BYTES,
+    "fetch.max.wait.ms": 100,  # a fetch that waits holds up the next partition that is read
 }
 WRITING = {**CLIENT, "batch.size": BATCH_BYTES, "linger.ms": 5, "max.request.size": REQUEST_BYTES}
 CONSUMER_PROTOCOLS = ("consumer", "")
@@ -204,19 +205,17 @@ def stored_progress(side: Side, name: str) -> Progress:
             raise CoterieError(f"the target has no topic {name}: no migration of that --name has begun")
     with side.consumer() as consumer:
         place = TopicPartition(name, 0)
-        begin, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
-        return read_progress((one.key, one.value) for one in records_between(consumer, place, begin, end))
+        begin = consumer.beginning_offsets([place])[place]
+        return read_progress((one.key, one.value) for one in records_since(consumer, place, begin))
 
 
-def records_between(consumer: Consumer, partition: TopicPartition, begin: int, end: int) -> Iterator[Record]:
-    """Return the records of a partition with offsets in [begin, end)."""
+def records_since(consumer: Consumer, partition: TopicPartition, begin: int) -> Iterator[Record]:
+    """Return the records of a partition from an offset to the end that it has now."""
     consumer.assign([partition])
     consumer.seek(partition, begin)
+    end = consumer.end_offsets([partition])[partition]
     while consumer.position(partition) < end:
-        for record in consumer.poll(POLL_S):
-            if record.offset >= end:
-                return
-            yield record
+        yield from consumer.poll(POLL_S)
 
 
 def log_starts(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

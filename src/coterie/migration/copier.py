@@ -87,7 +87,7 @@ class CopyStatus:
     records: int = 0
     """Records that this process has copied."""
     behind: int | None = None
-    """Offsets of the source that are not copied; None if it is not known yet."""
+    """Offsets of the source that were not copied when offsets of groups were last set; None before that."""
     topics: int = 0
     groups: list[GroupStatus] = field(default_factory=list)
 
@@ -178,7 +178,7 @@ class CopySession:
             if self._progress.source is None:
                 self._write([migration_entry(source_id)])
             self._progress.source = source_id
-            self._refresh(is_first=True)
+            self._refresh()
             self._stack = stack.pop_all()
         return self
 
@@ -195,7 +195,7 @@ class CopySession:
 
     def run(self, stopped: Callable[[], bool], show: Callable[[CopyStatus], None]) -> None:
         """Copy until `stopped`, or until all is copied that there is now."""
-        ends = self._consumer.end_offsets(self._reading) if self._options.once and self._reading else {}
+        ends = self._consumer.end_offsets(self._reading) if self._options.once else {}
         synced = refreshed = time.monotonic()
         self._sync()
         while not stopped():
@@ -207,8 +207,6 @@ class CopySession:
             if now - refreshed >= REFRESH_S:
                 self._refresh()
                 refreshed = time.monotonic()
-            lags = self._consumer.lag().values()
-            self._status.behind = None if None in lags else sum(one or 0 for one in lags)
             show(self._status)
             if self._options.once and all(self._consumer.position(one) >= end for one, end in ends.items()):
                 break
@@ -271,14 +269,12 @@ class CopySession:
 
     # --- topics and ACLs
 
-    def _refresh(self, *, is_first: bool = False) -> None:
+    def _refresh(self) -> None:
         """Create what the source has and the target has not, and read new partitions."""
         self._commit()
         topics = source_topics(self._source, self._options.selection.has_topic)
         there = target_topics(self._target, topics.keys())
         plan = make_plan(topics, there, self._progress.topics, self._options.replication_factor)
-        if plan.conflicts and is_first:
-            raise CoterieError("\n".join(plan.conflicts.values()))
         for problem in plan.conflicts.values():
             self._note_once(problem)
         self._carry_out(plan, topics)
@@ -349,7 +345,9 @@ class CopySession:
     def _sync(self) -> None:
         """Set the offsets of groups in the target, where their members have not committed by themselves."""
         self._commit()
+        ends = self._consumer.end_offsets(self._reading)
         reached = {one: self._consumer.position(one) for one in self._reading}
+        self._status.behind = sum(max(ends[one] - at, 0) for one, at in reached.items())
         entries = []
         for one, at in reached.items():
             if at > (self._progress.position(one) or 0):

@@ -14,7 +14,7 @@ from coterie.migration.clusters import (
     check_clusters,
     group_views,
     log_starts,
-    records_between,
+    records_since,
     source_topics,
     stored_progress,
     target_topics,
@@ -101,14 +101,6 @@ def verified(
             if not segments:
                 yield one, Comparison()
                 continue
-            first, last = segments[0], segments[-1]
             is_compacted = "compact" in topics[one.topic].configs.get("cleanup.policy", "")
-            yield (
-                one,
-                compare(
-                    records_between(ours, one, first.source, last.source_end),
-                    records_between(copies, one, first.target, last.target_end),
-                    segments,
-                    is_compacted=is_compacted,
-                ),
-            )
+            records = records_since(ours, one, segments[0].source), records_since(copies, one, segments[0].target)
+            yield one, compare(*records, segments, is_compacted=is_compacted)

@@ -1,0 +1,365 @@
+"""Move a Coterie broker under load to three brokers of Apache Kafka, with kills in between.
+
+    make migrate-soak
+    python tests/soak/migrate.py --kills 2 --seed 1
+
+Plain, transactional and compacted topics are written all the time, and a group of three client libraries reads one of
+them. `coterie migrate` is killed in the middle of its work and started again. The group is stopped on the source when
+the copy is under way, and started on the target when `coterie migrate status` says so. Then the producers stop, too.
+Held at the end:
+
+- every partition has the same records in the same order in both clusters: timestamp, key, value, headers;
+- the offsets of all groups name the same records in both clusters;
+- the group has read every record; those that it has read twice are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from apache_kafka import why_not
+from coterie import Admin, Broker, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition, checked
+from coterie.client.types import Record
+from soak.cluster import Member
+from soak.kafka_cluster import KafkaCluster
+
+COTERIE = [sys.executable, "-m", "coterie", "migrate"]
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "log.cleaner.backoff.ms": "500"}
+PATIENCE_S = 120.0
+ORDERS, BILLS, PRICES = "orders", "bills", "prices"
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "300", "min.cleanable.dirty.ratio": "0.1"}
+TOPICS = (
+    NewTopic(ORDERS, 4, configs={"retention.ms": "864000000"}),
+    NewTopic(BILLS, 2),
+    NewTopic(PRICES, 2, configs=COMPACTED),
+)
+READERS = ("slow", "quick")
+"""Groups that only commit: one far behind, and one at the end."""
+KINDS = ("coterie", "confluent", "kafka-python")
+MIXED = "mixed"
+
+Contents = Mapping[TopicPartition, Sequence[Record]]
+
+
+# --- the load ---------------------------------------------------------------------------------------------------------
+
+
+class Traffic(threading.Thread):
+    """Writes all topics and commits for some groups, until it is told to stop."""
+
+    def __init__(self, bootstrap: str, rng: Random, pause_s: float) -> None:
+        super().__init__(daemon=True)
+        self._where = {"bootstrap.servers": bootstrap}
+        self._rng = rng
+        self._pause_s = pause_s
+        self._stop_it = threading.Event()
+        self.orders: set[str] = set()
+        """The values that were written to the topic of orders."""
+        self.turns = 0
+
+    def run(self) -> None:
+        with (
+            Producer(self._where) as plain,
+            Producer(self._where, transactional_id="bills") as transactional,
+            Admin(self._where) as admin,
+        ):
+            transactional.init_transactions()
+            while not self._stop_it.wait(self._pause_s):
+                self.turns += 1
+                self._write(plain, transactional)
+                self._commit(admin)
+
+    def _write(self, plain: Producer, transactional: Producer) -> None:
+        values = [f"order {self.turns}.{one}" for one in range(50)]
+        for value in values:
+            plain.send(ORDERS, value, key=value[-1], headers=[("turn", str(self.turns)), ("none", None), ("turn", "")])
+        for one in range(20):
+            price = None if self._rng.random() < 0.1 else f"price {self.turns}.{one}" * 5
+            plain.send(PRICES, price, key=str(self._rng.randrange(50)))
+        transactional.begin_transaction()
+        for one in range(5):
+            transactional.send(BILLS, f"bill {self.turns}.{one}", key=str(one), timestamp=1_700_000_000_000 + one)
+        plain.flush()
+        transactional.flush()
+        self.orders.update(values)
+        if self._rng.random() < 0.3:
+            transactional.abort_transaction()
+        else:
+            transactional.commit_transaction()
+
+    def _commit(self, admin: Admin) -> None:
+        ends = ends_of(admin)
+        for group in READERS:
+            part = 1.0 if group == "quick" else 0.5
+            offsets = {one: OffsetAndMetadata(int(end * part), f"{group} {end}") for one, end in ends.items()}
+            checked(admin.alter_group_offsets(group, offsets))
+
+    def end(self) -> None:
+        self._stop_it.set()
+        self.join()
+
+
+def ends_of(admin: Admin) -> dict[TopicPartition, int]:
+    places = {TopicPartition(topic.name, one): -1 for topic in TOPICS for one in range(topic.partitions)}
+    return {one: found.offset for one, found in checked(admin.list_offsets(places)).items()}
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def run(source: str, target: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    command = [*COTERIE, *words, "--from", source, "--to", target]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def start(source: str, target: str, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*COTERIE, *words, "--from", source, "--to", target], stderr=subprocess.DEVNULL)
+
+
+def copied_bytes_change(target: str) -> Callable[[], bool]:
+    """Return a question: has anything been written to the target since now?"""
+    admin = Admin(bootstrap_servers=target)
+    before = _written(admin)
+
+    def ask() -> bool:
+        return _written(admin) > before
+
+    return ask
+
+
+def _written(admin: Admin) -> int:
+    names = {one.name for one in admin.list_topics()}
+    return sum(ends_of(admin).values()) if all(topic.name in names for topic in TOPICS) else 0
+
+
+def kill_in_the_middle(source: str, target: str, wait_s: float) -> int:
+    """Start a copy, and kill it so long after it has begun to write. Returns how many offsets the target has."""
+    has_written = copied_bytes_change(target)
+    copy = start(source, target, "--every", "0.5")
+    try:
+        wait_until(has_written, "the copy writes")
+        time.sleep(wait_s)
+    finally:
+        copy.send_signal(signal.SIGKILL)
+        copy.wait()
+    with Admin(bootstrap_servers=target) as admin:
+        return _written(admin)
+
+
+def wait_until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    until = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < until, f"waited {patience_s:.0f} s in vain: {what}"
+        time.sleep(0.02)
+
+
+# --- what is held -----------------------------------------------------------------------------------------------------
+
+
+def contents(bootstrap: str, topics: Iterable[NewTopic] = TOPICS) -> Contents:
+    """Read all committed records."""
+    found: dict[TopicPartition, list[Record]] = {}
+    settings = {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "fetch.max.wait.ms": 50}
+    with Consumer(settings, bootstrap_servers=bootstrap) as consumer:
+        for place in [TopicPartition(topic.name, one) for topic in topics for one in range(topic.partitions)]:
+            consumer.assign([place])
+            end = consumer.end_offsets([place])[place]
+            found[place] = []
+            consumer.seek_to_beginning(place)
+            while consumer.position(place) < end:
+                found[place] += consumer.poll(0.1)
+    return found
+
+
+def kept(record: Record) -> tuple[object, ...]:
+    return record.timestamp, record.key, record.value, record.headers
+
+
+def record_differences(source: Contents, target: Contents) -> list[str]:
+    """Compare records and their order. Of a compacted topic, the last record of each key counts."""
+    found = []
+    for place, records in source.items():
+        here, there = [kept(one) for one in records], [kept(one) for one in target[place]]
+        if place.topic == PRICES:
+            here, there = _last_of_keys(records), _last_of_keys(target[place])
+        if here != there:
+            doubled = sum(count - 1 for count in Counter(map(repr, there)).values())
+            found.append(f"{place}: {len(here)} records, {len(there)} in the target, {doubled} of them doubled")
+    return found
+
+
+def _last_of_keys(records: Sequence[Record]) -> list[tuple[object, ...]]:
+    last = {one.key: one for one in records}
+    return sorted((kept(one) for one in last.values() if one.value is not None), key=repr)
+
+
+def offset_differences(
+    source: str, target: str, groups: Iterable[str], here: Contents, there: Contents
+) -> tuple[int, list[str]]:
+    """Compare what the committed offsets of groups name: the next record. Returns how many were compared, too."""
+    compared, found = 0, []
+    with Admin(bootstrap_servers=source) as from_, Admin(bootstrap_servers=target) as to:
+        for group in groups:
+            committed, translated = checked(from_.list_group_offsets(group)), checked(to.list_group_offsets(group))
+            for place, at in committed.items():
+                assert at is not None
+                copy = translated.get(place)
+                ours = [kept(one) for one in here[place] if one.offset >= at.offset]
+                copies = [kept(one) for one in there[place] if copy is not None and one.offset >= copy.offset]
+                if place.topic == PRICES:  # each side has removed other records
+                    both = {kept(one) for one in here[place] if one.value} & {kept(one) for one in there[place]}
+                    ours, copies = [one for one in ours if one in both], [one for one in copies if one in both]
+                if copy is None or ours != copies or copy.metadata != at.metadata:
+                    text = f"{group} {place}: {at} has {len(ours)} records to read, {copy} in the target {len(copies)}"
+                    found.append(text)
+                compared += 1
+    return compared, found
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+class MixedGroup:
+    """Members of three client libraries in one group, and what they have read."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._members: list[Member] = []
+        self._number = 0
+        self.seen: Counter[str] = Counter()
+
+    def start(self, bootstrap: str) -> None:
+        self._number += 1
+        self._members = [
+            Member(kind, MIXED, self._number, bootstrap, self._directory, topics=[ORDERS]) for kind in KINDS
+        ]
+
+    def read(self) -> set[str]:
+        """Read what members have said. Returns who owns partitions."""
+        owners = set()
+        for member in self._members:
+            assert member.is_running, member.err.read_text()[-2000:]
+            self._take(member)
+            if member.owned:
+                owners.add(member.kind)
+        return owners
+
+    def _take(self, member: Member) -> None:
+        for event in member.events():
+            if event["event"] == "consumed":
+                self.seen.update(value for _, _, _, value in event["records"])
+            elif event["event"] == "assigned":
+                member.owned |= {(place[0], place[1]): event["at_ms"] for place in event["partitions"]}
+            elif event["event"] in {"revoked", "lost"}:
+                for topic, one in event["partitions"]:
+                    member.owned.pop((topic, one), None)
+
+    def stop(self) -> None:
+        for member in self._members:
+            member.end()
+        for member in self._members:
+            self._take(member)
+
+
+def status_of(source: str, target: str) -> dict[str, dict[str, Any]]:
+    done = run(source, target, "status", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return {row["name"]: row for row in json.loads(done.stdout)}
+
+
+def soak(source: str, target: str, kills: int, rng: Random, directory: Path) -> list[str]:
+    with Admin(bootstrap_servers=source) as admin:
+        checked(admin.create_topics(TOPICS))
+    traffic, group = Traffic(source, rng, pause_s=0.02), MixedGroup(directory)
+    traffic.start()
+    group.start(source)
+    wait_until(lambda: len(group.read()) == len(KINDS), "every member has partitions on the source")
+    for _ in range(kills):
+        written = kill_in_the_middle(source, target, rng.uniform(0, 2))
+        say(f"killed: {traffic.turns} turns of the producers, {written} offsets in the target")
+    copy = start(source, target, "--every", "0.5")
+    try:
+        wait_until(lambda: status_of(source, target)[ORDERS]["behind"] < 2_000, "the copy has caught up")
+        group.read()
+        group.stop()
+        say(f"the group is stopped on the source, having read {len(group.seen)} orders")
+        wait_until(lambda: status_of(source, target)[MIXED]["next"] == "start it on the target", "the group can move")
+        with Admin(bootstrap_servers=target) as admin:
+            set_at = checked(admin.list_group_offsets(MIXED))
+        before = group.seen.total() - len(group.seen)
+        group.start(target)
+        wait_until(lambda: len(group.read()) == len(KINDS), "every member has partitions on the target")
+        say("the group runs on the target, with a member of each library")
+        time.sleep(3)
+        traffic.end()
+        wait_until(lambda: group.read() is not None and traffic.orders <= set(group.seen), "the group has read all")
+        repeated = group.seen.total() - len(group.seen) - before
+        say(f"the group has read all {len(traffic.orders)} orders; {repeated} of them twice because of the move")
+        moved = status_of(source, target)[MIXED]["next"]
+        group.stop()
+        wait_until(lambda: status_of(source, target)[ORDERS]["behind"] == 0, "all is copied")
+        time.sleep(2)  # it must not set back the group that has moved
+    finally:
+        copy.send_signal(signal.SIGTERM)
+        code = copy.wait(PATIENCE_S)
+    problems = [] if code == 0 else [f"the copy ended with {code}"]
+    problems += [] if moved == "moved" else [f"the group that runs on the target is said to be: {moved}"]
+    with Admin(bootstrap_servers=target) as admin:
+        now = checked(admin.list_group_offsets(MIXED))
+    back = [str(one) for one, at in set_at.items() if at is not None and now[one].offset <= at.offset]  # type: ignore[union-attr]
+    problems += [f"the offset of the group that has moved was set back: {one}" for one in back]
+    problems += [f"never written, but read: {one}" for one in set(group.seen) - traffic.orders]
+    return problems + compared(source, target)
+
+
+def compared(source: str, target: str) -> list[str]:
+    """Let the last offsets be set, then compare both clusters, with and without the command's own comparison."""
+    last = run(source, target, "--once")
+    here, there = contents(source), contents(target)
+    count, problems = offset_differences(source, target, READERS, here, there)
+    problems += record_differences(here, there)
+    own = run(source, target, "verify")
+    say(f"{sum(map(len, here.values()))} records and {count} offsets compared")
+    say(f"coterie migrate verify:\n{own.stdout}{own.stderr}")
+    problems += [f"coterie migrate ended with {one.returncode}: {one.stderr}" for one in (last, own) if one.returncode]
+    return problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    options = parser.parse_args()
+    if why_not():
+        print(f"not run: {why_not()}")
+        return 1
+    say(f"seed {options.seed}")
+    with tempfile.TemporaryDirectory() as directory, KafkaCluster() as cluster, Broker(settings=SETTINGS) as broker:
+        say("three brokers of Apache Kafka are up")
+        rng = Random(options.seed)
+        problems = soak(broker.bootstrap_servers, cluster.bootstrap, options.kills, rng, Path(directory))
+    for problem in problems[:20]:
+        print(f"  {problem}")
+    say(f"killed {options.kills} times: {len(problems)} problems")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
