@@ -22,6 +22,7 @@ from coterie.migration.progress import (
     topic_entry,
 )
 from coterie.migration.translation import Chunk, Segment
+from coterie.spark.checkpoint import CommitNote
 
 TEAS = TopicPartition("teas", 0)
 HERE = SourceTopic("id-1", 3, {"retention.ms": "1", "message.timestamp.type": "LogAppendTime"})
@@ -116,6 +117,12 @@ def test_offsets_are_translated_and_those_ahead_of_the_copy_are_named() -> None:
     assert ahead.offsets == {TEAS: OffsetAndMetadata(16)} and ahead.not_copied == (TEAS,)
     marker = translated({TEAS: OffsetAndMetadata(18)}, progress(), {TEAS: 18}.get)
     assert not marker.not_copied, "behind the last record there is only a marker"
+
+
+def test_the_note_of_a_spark_query_is_left_out() -> None:
+    """With it, the query would go on at the offsets of its checkpoint, which are those of the source."""
+    committed = {TEAS: OffsetAndMetadata(13, str(CommitNote("5f0c", 7)))}
+    assert translated(committed, progress(), {TEAS: 17}.get).offsets == {TEAS: OffsetAndMetadata(12, "")}
 
 
 def test_offsets_that_members_have_committed_in_the_target_are_never_changed() -> None:

@@ -10,7 +10,8 @@ Held at the end:
 
 - every partition has the same records in the same order in both clusters: timestamp, key, value, headers;
 - the offsets of all groups name the same records in both clusters;
-- the group has read every record; those that it has read twice are counted.
+- the group has read every record; those that it has read twice are counted;
+- a Spark query goes on in the target with its checkpoint, and reads every record once.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from apache_kafka import why_not
+from clients.libraries import TESTS
 from coterie import Admin, Broker, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition, checked
 from coterie.client.types import Record
 from soak.cluster import Member
@@ -129,34 +132,23 @@ def start(source: str, target: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*COTERIE, *words, "--from", source, "--to", target], stderr=subprocess.DEVNULL)
 
 
-def copied_bytes_change(target: str) -> Callable[[], bool]:
-    """Return a question: has anything been written to the target since now?"""
-    admin = Admin(bootstrap_servers=target)
-    before = _written(admin)
-
-    def ask() -> bool:
-        return _written(admin) > before
-
-    return ask
+def kill_in_the_middle(source: str, target: str, wait_s: float) -> int:
+    """Start a copy, and kill it so long after it has begun to write. Returns how many offsets the target has."""
+    with Admin(bootstrap_servers=target) as admin:
+        before = _written(admin)
+        copy = start(source, target, "--every", "0.5")
+        try:
+            wait_until(lambda: _written(admin) > before, "the copy writes")
+            time.sleep(wait_s)
+        finally:
+            copy.send_signal(signal.SIGKILL)
+            copy.wait()
+        return _written(admin)
 
 
 def _written(admin: Admin) -> int:
     names = {one.name for one in admin.list_topics()}
     return sum(ends_of(admin).values()) if all(topic.name in names for topic in TOPICS) else 0
-
-
-def kill_in_the_middle(source: str, target: str, wait_s: float) -> int:
-    """Start a copy, and kill it so long after it has begun to write. Returns how many offsets the target has."""
-    has_written = copied_bytes_change(target)
-    copy = start(source, target, "--every", "0.5")
-    try:
-        wait_until(has_written, "the copy writes")
-        time.sleep(wait_s)
-    finally:
-        copy.send_signal(signal.SIGKILL)
-        copy.wait()
-    with Admin(bootstrap_servers=target) as admin:
-        return _written(admin)
 
 
 def wait_until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
@@ -206,6 +198,9 @@ def _last_of_keys(records: Sequence[Record]) -> list[tuple[object, ...]]:
     return sorted((kept(one) for one in last.values() if one.value is not None), key=repr)
 
 
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | None]
+
+
 def offset_differences(
     source: str, target: str, groups: Iterable[str], here: Contents, there: Contents
 ) -> tuple[int, list[str]]:
@@ -214,19 +209,25 @@ def offset_differences(
     with Admin(bootstrap_servers=source) as from_, Admin(bootstrap_servers=target) as to:
         for group in groups:
             committed, translated = checked(from_.list_group_offsets(group)), checked(to.list_group_offsets(group))
-            for place, at in committed.items():
-                assert at is not None
-                copy = translated.get(place)
-                ours = [kept(one) for one in here[place] if one.offset >= at.offset]
-                copies = [kept(one) for one in there[place] if copy is not None and one.offset >= copy.offset]
-                if place.topic == PRICES:  # each side has removed other records
-                    both = {kept(one) for one in here[place] if one.value} & {kept(one) for one in there[place]}
-                    ours, copies = [one for one in ours if one in both], [one for one in copies if one in both]
-                if copy is None or ours != copies or copy.metadata != at.metadata:
-                    text = f"{group} {place}: {at} has {len(ours)} records to read, {copy} in the target {len(copies)}"
-                    found.append(text)
-                compared += 1
+            compared += len(committed)
+            found += [f"{group} {one}" for one in wrong_offsets(committed, translated, here, there)]
     return compared, found
+
+
+def wrong_offsets(committed: Offsets, translated: Offsets, here: Contents, there: Contents) -> list[str]:
+    """Return the partitions in which the offsets do not name the same next record."""
+    found = []
+    for place, at in committed.items():
+        copy = translated.get(place)
+        assert at is not None
+        ours = [kept(one) for one in here[place] if one.offset >= at.offset]
+        copies = [kept(one) for one in there[place] if copy is not None and one.offset >= copy.offset]
+        if place.topic == PRICES:  # each side has removed other records
+            both = {kept(one) for one in here[place] if one.value} & {kept(one) for one in there[place]}
+            ours, copies = [one for one in ours if one in both], [one for one in copies if one in both]
+        if copy is None or ours != copies or copy.metadata != at.metadata:
+            found.append(f"{place}: {at} has {len(ours)} records to read, {copy} in the target {len(copies)}")
+    return found
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -284,7 +285,30 @@ def status_of(source: str, target: str) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(done.stdout)}
 
 
-def soak(source: str, target: str, kills: int, rng: Random, directory: Path) -> list[str]:
+@dataclass
+class Moved:
+    """The offsets of the mixed group when it was between the clusters."""
+
+    committed: Offsets
+    translated: Offsets
+
+
+def move(source: str, target: str, group: MixedGroup) -> Moved:
+    """Stop the group on the source, and start it on the target when the command says so."""
+    group.read()
+    group.stop()
+    say(f"the group is stopped on the source, having read {len(group.seen)} orders")
+    wait_until(lambda: status_of(source, target)[MIXED]["next"] == "start it on the target", "the group can move")
+    with Admin(bootstrap_servers=source) as from_, Admin(bootstrap_servers=target) as to:
+        moved = Moved(checked(from_.list_group_offsets(MIXED)), checked(to.list_group_offsets(MIXED)))
+    group.start(target)
+    wait_until(lambda: len(group.read()) == len(KINDS), "every member has partitions on the target")
+    say("the group runs on the target, with a member of each library")
+    return moved
+
+
+def soak(source: str, cluster: KafkaCluster, kills: int, rng: Random, directory: Path) -> list[str]:
+    target = cluster.bootstrap
     with Admin(bootstrap_servers=source) as admin:
         checked(admin.create_topics(TOPICS))
     traffic, group = Traffic(source, rng, pause_s=0.02), MixedGroup(directory)
@@ -297,22 +321,17 @@ def soak(source: str, target: str, kills: int, rng: Random, directory: Path) -> 
     copy = start(source, target, "--every", "0.5")
     try:
         wait_until(lambda: status_of(source, target)[ORDERS]["behind"] < 2_000, "the copy has caught up")
-        group.read()
-        group.stop()
-        say(f"the group is stopped on the source, having read {len(group.seen)} orders")
-        wait_until(lambda: status_of(source, target)[MIXED]["next"] == "start it on the target", "the group can move")
-        with Admin(bootstrap_servers=target) as admin:
-            set_at = checked(admin.list_group_offsets(MIXED))
         before = group.seen.total() - len(group.seen)
-        group.start(target)
-        wait_until(lambda: len(group.read()) == len(KINDS), "every member has partitions on the target")
-        say("the group runs on the target, with a member of each library")
-        time.sleep(3)
+        moved = move(source, target, group)
+        cluster.nodes[2].kill()
+        time.sleep(5)
+        cluster.start(2)
+        say("a broker of the target was killed and is back")
         traffic.end()
         wait_until(lambda: group.read() is not None and traffic.orders <= set(group.seen), "the group has read all")
         repeated = group.seen.total() - len(group.seen) - before
-        say(f"the group has read all {len(traffic.orders)} orders; {repeated} of them twice because of the move")
-        moved = status_of(source, target)[MIXED]["next"]
+        say(f"the group has read all {len(traffic.orders)} orders; {repeated} were read twice since it has moved")
+        step = status_of(source, target)[MIXED]["next"]
         group.stop()
         wait_until(lambda: status_of(source, target)[ORDERS]["behind"] == 0, "all is copied")
         time.sleep(2)  # it must not set back the group that has moved
@@ -320,26 +339,57 @@ def soak(source: str, target: str, kills: int, rng: Random, directory: Path) -> 
         copy.send_signal(signal.SIGTERM)
         code = copy.wait(PATIENCE_S)
     problems = [] if code == 0 else [f"the copy ended with {code}"]
-    problems += [] if moved == "moved" else [f"the group that runs on the target is said to be: {moved}"]
-    with Admin(bootstrap_servers=target) as admin:
-        now = checked(admin.list_group_offsets(MIXED))
-    back = [str(one) for one, at in set_at.items() if at is not None and now[one].offset <= at.offset]  # type: ignore[union-attr]
-    problems += [f"the offset of the group that has moved was set back: {one}" for one in back]
+    problems += [] if step == "moved" else [f"the group that runs on the target is said to be: {step}"]
     problems += [f"never written, but read: {one}" for one in set(group.seen) - traffic.orders]
-    return problems + compared(source, target)
+    return problems + compared(source, target, moved)
 
 
-def compared(source: str, target: str) -> list[str]:
+def compared(source: str, target: str, moved: Moved) -> list[str]:
     """Let the last offsets be set, then compare both clusters, with and without the command's own comparison."""
     last = run(source, target, "--once")
     here, there = contents(source), contents(target)
     count, problems = offset_differences(source, target, READERS, here, there)
+    problems += [f"{MIXED} {one}" for one in wrong_offsets(moved.committed, moved.translated, here, there)]
+    count += len(moved.committed)
+    with Admin(bootstrap_servers=target) as admin:
+        ends = checked(admin.list_group_offsets(MIXED))
+    left = {one: at for one, at in ends.items() if at is None or any(copy.offset >= at.offset for copy in there[one])}
+    problems += [f"{MIXED} has read all, and is at {one} {at}" for one, at in left.items()]
     problems += record_differences(here, there)
     own = run(source, target, "verify")
     say(f"{sum(map(len, here.values()))} records and {count} offsets compared")
     say(f"coterie migrate verify:\n{own.stdout}{own.stderr}")
     problems += [f"coterie migrate ended with {one.returncode}: {one.stderr}" for one in (last, own) if one.returncode]
     return problems
+
+
+# --- a Spark query ----------------------------------------------------------------------------------------------------
+
+NUMBERS = "numbers"
+
+
+def spark_moves(source: str, target: str, directory: Path) -> list[str]:
+    """Move a streaming query, which is a member of a group, together with its checkpoint."""
+    with Admin(bootstrap_servers=source) as admin:
+        checked(admin.create_topics([NewTopic(NUMBERS, 2)]))
+    with Producer(bootstrap_servers=source, transactional_id="numbers") as producer:
+        for first, where in ((0, source), (100, target)):
+            for number in range(first, first + 100):
+                with producer.transaction():  # markers, so that offsets differ
+                    producer.send(NUMBERS, str(number), partition=number % 2)
+            copied = run(source, target, "--once", "--topic", NUMBERS, "--name", "coterie-migrate-numbers")
+            assert copied.returncode == 0, copied.stderr
+            job = [sys.executable, "-m", "spark.submitted_job", where, NUMBERS, str(directory)]
+            done = subprocess.run(job, cwd=TESTS, capture_output=True, text=True, timeout=300, check=False)
+            assert done.returncode == 0, done.stderr[-4000:]
+            last = run(source, target, "--once", "--topic", NUMBERS, "--name", "coterie-migrate-numbers")
+            assert last.returncode == 0, last.stderr
+    import pyarrow.parquet
+
+    seen = Counter(pyarrow.parquet.read_table(directory / "out")["number"].to_pylist())
+    say(f"a Spark query has read {len(seen)} numbers, half of them on the target; {seen.total() - len(seen)} twice")
+    wrong = {one: seen[one] for one in range(200) if seen[one] != 1}
+    return [f"numbers that the Spark query has not read once: {wrong}"] if wrong else []
 
 
 def main() -> int:
@@ -354,7 +404,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory, KafkaCluster() as cluster, Broker(settings=SETTINGS) as broker:
         say("three brokers of Apache Kafka are up")
         rng = Random(options.seed)
-        problems = soak(broker.bootstrap_servers, cluster.bootstrap, options.kills, rng, Path(directory))
+        problems = soak(broker.bootstrap_servers, cluster, options.kills, rng, Path(directory))
+        problems += spark_moves(broker.bootstrap_servers, cluster.bootstrap, Path(directory, "spark"))
     for problem in problems[:20]:
         print(f"  {problem}")
     say(f"killed {options.kills} times: {len(problems)} problems")

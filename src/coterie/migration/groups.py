@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.migration.progress import Progress, WrittenOffset
+from coterie.spark.checkpoint import CommitNote
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata]
 IDLE = ("Empty", "Dead", "")
@@ -25,12 +26,16 @@ class TranslatedOffsets:
 def translated(
     committed: Committed, progress: Progress, reached: Callable[[TopicPartition], int | None]
 ) -> TranslatedOffsets:
-    """Translate the offsets of a group. `reached` is how far a partition of the source was read."""
+    """Translate the offsets of a group. `reached` is how far a partition of the source was read.
+
+    The note of a Spark query is left out: it says that the checkpoint is right, which has offsets of the source.
+    """
     offsets, not_copied = {}, []
     for one, at in sorted(committed.items()):
         if one.topic not in progress.topics:
             continue
-        offsets[one] = OffsetAndMetadata(progress.table(one).translate(at.offset), at.metadata)
+        metadata = "" if CommitNote.parse(at.metadata) else at.metadata
+        offsets[one] = OffsetAndMetadata(progress.table(one).translate(at.offset), metadata)
         if at.offset > (reached(one) or 0):
             not_copied.append(one)
     return TranslatedOffsets(offsets, tuple(not_copied))
