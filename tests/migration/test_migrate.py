@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+from pathlib import Path
 from random import Random  # noqa: TID251
 
 import pytest
 
+from broker.peer import Serving
 from coterie import (
     AccessControlEntry,
     AclBinding,
@@ -23,6 +27,7 @@ from coterie import (
     TopicPartition,
     checked,
 )
+from coterie.settings.producer_settings import ProducerSettings
 from soak.migrate import (
     ORDERS,
     READERS,
@@ -34,6 +39,7 @@ from soak.migrate import (
     offset_differences,
     record_differences,
     run,
+    start,
     status_of,
     wait_until,
 )
@@ -91,7 +97,7 @@ def own_configs(admin: Admin, topic: str) -> dict[str, str | None]:
 def test_topics_are_created_as_they_are_and_followed_when_they_change() -> None:
     """All but a config that would give records another time: the status says when to set it."""
     configs = {"retention.ms": "864000000", "message.timestamp.type": "LogAppendTime"}
-    with Broker() as source, Broker() as target:
+    with Broker(settings={"log.retention.bytes": "123456789"}) as source, Broker() as target:
         here, there = source.bootstrap_servers, target.bootstrap_servers
         with (
             Admin(bootstrap_servers=here) as admin,
@@ -101,7 +107,8 @@ def test_topics_are_created_as_they_are_and_followed_when_they_change() -> None:
             checked(admin.create_topics([NewTopic("teas", 2, configs=configs), NewTopic("left-out", 1)]))
             producer.send("teas", "green", partition=0).result()
             assert run(here, there, "--once", "--exclude", "left.*").returncode == 0
-            assert own_configs(other, "teas") == {"retention.ms": "864000000"}
+            brokers_own = {"retention.bytes": "123456789"}  # or the target would delete by its own default
+            assert own_configs(other, "teas") == {"retention.ms": "864000000", **brokers_own}
             assert [one.name for one in other.list_topics()] == ["coterie-migrate", "teas"]
 
             checked(admin.create_partitions({"teas": 3}))
@@ -109,7 +116,7 @@ def test_topics_are_created_as_they_are_and_followed_when_they_change() -> None:
             checked(admin.alter_configs({ConfigResource.topic("teas"): changes}))
             producer.send("teas", "black", partition=2, headers={"from": "Assam"}).result()
             assert run(here, there, "--once", "--topic", "teas").returncode == 0
-            assert own_configs(other, "teas") == {"segment.ms": "60000"}
+            assert own_configs(other, "teas") == {"segment.ms": "60000", **brokers_own}
 
             teas = [NewTopic("teas", 3)]
             assert not record_differences(contents(here, teas), contents(there, teas))
@@ -143,3 +150,42 @@ def test_acls_are_copied_if_both_clusters_have_an_authorizer() -> None:
             assert admin.describe_acls() == [acl]
         told = run(source.bootstrap_servers, open_one.bootstrap_servers, "--once")
         assert told.returncode == 0 and "the target has no authorizer" in told.stderr
+
+
+@pytest.mark.real_time
+def test_each_side_has_its_own_client_settings(tmp_path: Path) -> None:
+    """The source is secured by TLS and a password, and the target is not."""
+    secure, out = tmp_path / "secure", tmp_path / "log"
+    with Serving(None, "--secure", str(secure), log=out) as source, Broker() as target:
+        here, there, config = source.ready(), target.bootstrap_servers, secure / "java.properties"
+        settings = ProducerSettings.load(config.read_text())
+        with Producer(settings) as producer:
+            producer.send("teas", "green").result()
+        told = run(here, there, "--once", "--from-config", str(config))
+        assert told.returncode == 0 and "1 records copied" in told.stderr, told.stderr
+        assert [one.value for one in contents(there, [NewTopic("teas", 1)])[TopicPartition("teas", 0)]] == [b"green"]
+
+
+@pytest.mark.real_time
+def test_a_second_copy_of_the_same_name_ends_the_first() -> None:
+    """Two that write would double records. The one that was started later goes on; Ctrl-C ends it in order."""
+    with Broker() as source, Broker() as target:
+        here, there = source.bootstrap_servers, target.bootstrap_servers
+        with Producer(bootstrap_servers=here) as producer:
+            producer.send("teas", "green").result()
+            first = start(here, there, stderr=subprocess.PIPE)
+            wait_until(lambda: _has_copies(here, there, 1), "the first copies")
+            second = start(here, there, "--every", "0.5")
+            producer.send("teas", "black").result()
+            wait_until(lambda: _has_copies(here, there, 2), "the second copies")
+            _, said = first.communicate(timeout=60)
+            second.send_signal(signal.SIGINT)
+            assert (first.returncode, second.wait(60)) == (1, 0)
+            assert b"Another coterie migrate with --name coterie-migrate was started" in said
+        teas = [NewTopic("teas", 1)]
+        assert not record_differences(contents(here, teas), contents(there, teas))
+
+
+def _has_copies(here: str, there: str, count: int) -> bool:
+    told = run(here, there, "status", "-o", "json")
+    return told.returncode == 0 and [row["copied"] for row in json.loads(told.stdout)] == [count]

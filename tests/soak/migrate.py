@@ -128,8 +128,8 @@ def run(source: str, target: str, *words: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def start(source: str, target: str, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*COTERIE, *words, "--from", source, "--to", target], stderr=subprocess.DEVNULL)
+def start(source: str, target: str, *words: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*COTERIE, *words, "--from", source, "--to", target], stderr=stderr)
 
 
 def kill_in_the_middle(source: str, target: str, wait_s: float) -> int:

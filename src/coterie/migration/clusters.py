@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from re import Pattern
 from typing import TypeVar
 
-from coterie.client.admin import EARLIEST, LATEST, Admin, ConfigResource, ConfigSource, NewTopic, checked
+from coterie.client.admin import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    TopicDescription,
+    checked,
+)
 from coterie.client.consumer.consumer import Consumer
 from coterie.client.producer.producer import Producer
 from coterie.client.types import OffsetAndMetadata, Record, TopicPartition
@@ -41,6 +51,7 @@ READING = {
     "fetch.max.wait.ms": 100,  # a fetch that waits holds up the next partition that is read
 }
 WRITING = {**CLIENT, "batch.size": BATCH_BYTES, "linger.ms": 5, "max.request.size": REQUEST_BYTES}
+CLEANUP_POLICY, COMPACT, MIN_IN_SYNC = "cleanup.policy", "compact", "min.insync.replicas"
 CONSUMER_PROTOCOLS = ("consumer", "")
 """Protocol types of groups that have offsets; "" is a group that never had a member."""
 
@@ -98,44 +109,49 @@ def source_topics(admin: Admin, wanted: Callable[[str], bool]) -> dict[str, Sour
     """Describe the topics to copy. One that is deleted meanwhile is left out."""
     described = _described(admin, [one.name for one in admin.list_topics() if wanted(one.name)])
     return {
-        name: SourceTopic(topic_id, partitions, {one: value for one, (value, is_own) in configs.items() if is_own})
-        for name, (topic_id, partitions, configs) in described.items()
+        name: SourceTopic(
+            str(topic.id),
+            len(topic.partitions),
+            {one.name: one.value for one in configs.values() if _is_copied(one) and one.value is not None},
+            COMPACT in (configs[CLEANUP_POLICY].value or "") if CLEANUP_POLICY in configs else False,
+        )
+        for name, (topic, configs) in described.items()
     }
+
+
+def _is_copied(config: ConfigEntry) -> bool:
+    """Return whether a config is the topic's own, or the brokers' own: the target's brokers may have another.
+
+    How many replicas must be in sync depends on how many brokers there are, so only the topic's own is copied.
+    """
+    if config.source is ConfigSource.DYNAMIC_TOPIC:
+        return True
+    return config.source not in (ConfigSource.DEFAULT, ConfigSource.UNKNOWN) and config.name != MIN_IN_SYNC
 
 
 def target_topics(admin: Admin, names: Collection[str]) -> dict[str, TargetTopic]:
     """Describe the topics of these names that the target has."""
     described = _described(admin, [one.name for one in admin.list_topics() if one.name in names])
-    places = [TopicPartition(name, one) for name, (_, partitions, _) in described.items() for one in range(partitions)]
+    places = [TopicPartition(name, one.partition) for name, (topic, _) in described.items() for one in topic.partitions]
     ends = checked(admin.list_offsets(dict.fromkeys(places, LATEST))) if places else {}
     used = {one.topic for one, end in ends.items() if end.offset > 0}
     return {
-        name: TargetTopic(partitions, name not in used, configs.get(TIMESTAMP_TYPE, ("", False))[0] != LOG_APPEND_TIME)
-        for name, (_, partitions, configs) in described.items()
+        name: TargetTopic(
+            len(topic.partitions),
+            is_empty=name not in used,
+            keeps_timestamps=TIMESTAMP_TYPE not in configs or configs[TIMESTAMP_TYPE].value != LOG_APPEND_TIME,
+        )
+        for name, (topic, configs) in described.items()
     }
 
 
-_Configs = dict[str, tuple[str, bool]]
-"""Value of each config, and whether it is the topic's own."""
-
-
-def _described(admin: Admin, names: Collection[str]) -> dict[str, tuple[str, int, _Configs]]:
+def _described(admin: Admin, names: Collection[str]) -> dict[str, tuple[TopicDescription, dict[str, ConfigEntry]]]:
     if not names:
         return {}
     topics = _without_deleted(admin.describe_topics(names))
     configs = _without_deleted(admin.describe_configs([ConfigResource.topic(one) for one in topics]))
-    return {
-        name: (
-            str(topic.id),
-            len(topic.partitions),
-            {
-                one.name: (one.value or "", one.source is ConfigSource.DYNAMIC_TOPIC)
-                for one in configs[ConfigResource.topic(name)].values()
-            },
-        )
-        for name, topic in topics.items()
-        if ConfigResource.topic(name) in configs
-    }
+    by_name = {resource.name: some for resource, some in configs.items()}
+    return {name: (topic, by_name[name]) for name, topic in topics.items() if name in by_name}
 
 
 def _without_deleted(results: Mapping[K, T | KafkaError]) -> dict[K, T]:

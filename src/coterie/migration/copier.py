@@ -18,8 +18,14 @@ from coterie.client.admin import ConfigResource, checked
 from coterie.client.consumer.fetch_requests import LogTruncationError, OffsetOutOfRangeError
 from coterie.client.producer.delivery import Delivery
 from coterie.client.types import Record, TopicPartition
-from coterie.errors import ApplicationRecoverableError, CoterieError, ErrorCode, KafkaError, ProducerFencedError
-from coterie.errors import TransactionAbortableError as AbortableError
+from coterie.errors import (
+    ApplicationRecoverableError,
+    CoterieError,
+    ErrorCode,
+    KafkaError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
 from coterie.migration.clusters import (
     POLL_RECORDS,
     POLL_S,
@@ -57,6 +63,14 @@ REFRESH_S = 30.0
 RETRY_S = 1.0
 MOST_RETRIES = 10
 """After so many sessions that have copied nothing, the error is raised."""
+FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+PASSING = (
+    ApplicationRecoverableError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    OffsetOutOfRangeError,
+)
+"""Errors, beside the retriable ones, after which a new session may succeed."""
 
 Note = Callable[[str], None]
 
@@ -102,12 +116,12 @@ def copy_until(
         try:
             with CopySession(options, status, note) as session:
                 session.run(stopped, show)
-        except ProducerFencedError as error:
-            raise CoterieError(
-                f"{error}\nAnother coterie migrate with --name {options.name} has been started, or this one stood "
-                "still for longer than transaction.timeout.ms. Nothing is lost: start it again when no other one runs"
-            ) from None
         except KafkaError as error:
+            if error.code in FENCED:
+                raise CoterieError(
+                    f"{error}\nAnother coterie migrate with --name {options.name} was started, or this one stood still "
+                    "for longer than transaction.timeout.ms. Nothing is lost: start it again when no other one runs"
+                ) from None
             retries = 1 if status.records > before else retries + 1
             if stopped() or retries > MOST_RETRIES or not _may_pass(error):
                 raise
@@ -121,7 +135,7 @@ def _may_pass(error: KafkaError) -> bool:
     """Return whether a new session may succeed."""
     if isinstance(error, LogTruncationError):
         return False
-    return error.retriable or isinstance(error, ApplicationRecoverableError | AbortableError | OffsetOutOfRangeError)
+    return error.retriable or isinstance(error, PASSING)
 
 
 @dataclass
@@ -135,7 +149,7 @@ class _Copied:
         """Wait until they are delivered. Two answers tell all offsets, unless somebody else wrote in between."""
         first, last = self.deliveries[0].result().offset, self.deliveries[-1].result().offset
         if first < 0 or last < 0:
-            raise AbortableError("the target did not say at which offsets the records are")
+            raise TransactionAbortableError("the target did not say at which offsets the records are")
         if last - first == len(self.deliveries) - 1:
             targets: Sequence[int] = range(first, last + 1)
         else:
@@ -195,7 +209,7 @@ class CopySession:
 
     def run(self, stopped: Callable[[], bool], show: Callable[[CopyStatus], None]) -> None:
         """Copy until `stopped`, or until all is copied that there is now."""
-        ends = self._consumer.end_offsets(self._reading) if self._options.once else {}
+        left = self._consumer.end_offsets(self._reading)
         synced = refreshed = time.monotonic()
         self._sync()
         while not stopped():
@@ -208,15 +222,17 @@ class CopySession:
                 self._refresh()
                 refreshed = time.monotonic()
             show(self._status)
-            if self._options.once and all(self._consumer.position(one) >= end for one, end in ends.items()):
-                break
+            if self._options.once:
+                left = {one: end for one, end in left.items() if self._consumer.position(one) < end}
+                if not left:
+                    break
         self._sync()
 
     def _step(self) -> None:
-        records = self._consumer.poll(POLL_S, max_records=POLL_RECORDS) if self._reading else []
         if not self._reading:
             time.sleep(POLL_S)
-        for record in records:
+            return
+        for record in self._consumer.poll(POLL_S, max_records=POLL_RECORDS):
             self._copy(record)
         if self._began is not None and (
             time.monotonic() - self._began >= TRANSACTION_S

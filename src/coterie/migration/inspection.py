@@ -101,6 +101,5 @@ def verified(
             if not segments:
                 yield one, Comparison()
                 continue
-            is_compacted = "compact" in topics[one.topic].configs.get("cleanup.policy", "")
             records = records_since(ours, one, segments[0].source), records_since(copies, one, segments[0].target)
-            yield one, compare(*records, segments, is_compacted=is_compacted)
+            yield one, compare(*records, segments, is_compacted=topics[one.topic].is_compacted)

@@ -18,11 +18,12 @@ NEVER = ("leader.replication.throttled.replicas", "follower.replication.throttle
 
 @dataclass(frozen=True)
 class SourceTopic:
-    """A topic to copy, with the configs that are its own."""
+    """A topic to copy, with the configs that are not Kafka's defaults."""
 
     id: str
     partitions: int
     configs: Mapping[str, str]
+    is_compacted: bool = False
 
 
 @dataclass(frozen=True)
