@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random  # noqa: TID251
 
@@ -173,19 +175,36 @@ def test_a_second_copy_of_the_same_name_ends_the_first() -> None:
         here, there = source.bootstrap_servers, target.bootstrap_servers
         with Producer(bootstrap_servers=here) as producer:
             producer.send("teas", "green").result()
-            first = start(here, there, stderr=subprocess.PIPE)
-            wait_until(lambda: _has_copies(here, there, 1), "the first copies")
-            second = start(here, there, "--every", "0.5")
-            producer.send("teas", "black").result()
-            wait_until(lambda: _has_copies(here, there, 2), "the second copies")
-            _, said = first.communicate(timeout=60)
-            second.send_signal(signal.SIGINT)
-            assert (first.returncode, second.wait(60)) == (1, 0)
+            with ended(start(here, there, stderr=subprocess.PIPE)) as first:
+                wait_until(lambda: _copies(there) == [b"green"], "the first copies")
+                with ended(start(here, there)) as second:
+                    wait_until(lambda: _ends(producer, first), "the first ends when it copies the next record")
+                    second.send_signal(signal.SIGTERM)
+                    _, said = first.communicate()
+                    assert (first.returncode, second.wait(30)) == (1, 0), said
             assert b"Another coterie migrate with --name coterie-migrate was started" in said
+        assert run(here, there, "--once").returncode == 0
         teas = [NewTopic("teas", 1)]
         assert not record_differences(contents(here, teas), contents(there, teas))
 
 
-def _has_copies(here: str, there: str, count: int) -> bool:
-    told = run(here, there, "status", "-o", "json")
-    return told.returncode == 0 and [row["copied"] for row in json.loads(told.stdout)] == [count]
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Leave no process behind."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _ends(producer: Producer, process: subprocess.Popen[bytes]) -> bool:
+    producer.send("teas", "black").result()
+    return process.poll() is not None
+
+
+def _copies(there: str) -> list[bytes | None]:
+    with Admin(bootstrap_servers=there) as admin:
+        if "teas" not in {one.name for one in admin.list_topics()}:
+            return []
+    return [one.value for one in contents(there, [NewTopic("teas", 1)])[TopicPartition("teas", 0)]]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -380,7 +381,8 @@ def spark_moves(source: str, target: str, directory: Path) -> list[str]:
             copied = run(source, target, "--once", "--topic", NUMBERS, "--name", "coterie-migrate-numbers")
             assert copied.returncode == 0, copied.stderr
             job = [sys.executable, "-m", "spark.submitted_job", where, NUMBERS, str(directory)]
-            done = subprocess.run(job, cwd=TESTS, capture_output=True, text=True, timeout=300, check=False)
+            workers = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+            done = subprocess.run(job, cwd=TESTS, env=workers, capture_output=True, text=True, timeout=300, check=False)
             assert done.returncode == 0, done.stderr[-4000:]
             last = run(source, target, "--once", "--topic", NUMBERS, "--name", "coterie-migrate-numbers")
             assert last.returncode == 0, last.stderr

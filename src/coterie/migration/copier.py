@@ -60,6 +60,7 @@ TRANSACTION_BYTES = 16 << 20
 """A transaction is committed when it has lasted so long, or has so much."""
 REFRESH_S = 30.0
 """How often new topics, partitions, configs and ACLs of the source are looked for."""
+ABORT_S = 10.0
 RETRY_S = 1.0
 MOST_RETRIES = 10
 """After so many sessions that have copied nothing, the error is raised."""
@@ -199,7 +200,17 @@ class CopySession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        with self._stack:
+            if isinstance(error, KafkaError) and self._began is not None:
+                self._abort(error)
+
+    def _abort(self, error: KafkaError) -> None:
+        """Abort the open transaction. This tells whether another producer has taken over: then that is the error."""
+        try:
+            self._producer.abort_transaction(timeout=ABORT_S)
+        except KafkaError as failed:
+            if failed.code in FENCED:
+                raise failed from error
 
     def _close_producer(self) -> None:
         with suppress(KafkaError):  # the error that ended the session is raised
