@@ -17,7 +17,7 @@ RUNS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page
+.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ spark-soak: venv ## three members of a group, two of them Spark applications, th
 spark-transactions-soak: venv ## exactly once from Kafka through Spark to Kafka: 12 kill -9 of drivers, executors and members, on Coterie and on Apache Kafka (KILLS=12, SEED=)
 	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_batch_commits.py tests/spark/test_transactional_sink.py
 	for broker in coterie apache; do PYTHONPATH=tests $(BIN)/python tests/soak/spark_transactions.py --on $$broker --kills $(if $(filter 300,$(KILLS)),12,$(KILLS)) $(if $(SEED),--seed $(SEED)) || exit 1; done
+
+migrate-soak: venv ## coterie migrate to three Apache Kafka brokers under load, killed twice; a group of three libraries moves (KILLS=2, SEED=); needs Java
+	PYTHONPATH=tests $(BIN)/python tests/soak/migrate.py --kills $(if $(filter 300,$(KILLS)),2,$(KILLS)) $(if $(SEED),--seed $(SEED))
 
 cluster-soak: venv ## three Apache Kafka brokers restarted, killed, elected uncleanly; groups of four libraries lose nothing (MINUTES=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/cluster.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 
 from coterie import Broker, Consumer, Producer
 from coterie.cli.app import app
-from coterie.cli.diagnosis import _loop, _stoppable
+from coterie.cli.diagnosis import _loop
 from coterie.cli.diagnosis_sources import parse_time, parse_zone
 from coterie.cli.options import CommandError
+from coterie.cli.stopping import stoppable
 from coterie.client.admin import Admin, NewTopic
 from coterie.errors import AuthorizationError, RequestTimedOutError
 from diagnosis.test_merge import RECORDED
@@ -218,7 +219,7 @@ def test_a_watch_goes_on_when_the_cluster_is_away_and_ends_when_it_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster = Unreliable()
-    with _stoppable() as stop, pytest.raises(AuthorizationError):
+    with stoppable() as stop, pytest.raises(AuthorizationError):
         _loop(cluster, stop, every_s=60, for_s=PATIENCE_S, step=lambda: None)  # type: ignore[arg-type]
     assert cluster.calls == 4 and capsys.readouterr().err.count("trying again") == 1
 

@@ -27,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,15 @@ def say(text: str) -> None:
 class Member:
     """A consumer in a process of its own; what it tells is read from its output."""
 
-    def __init__(self, kind: str, group: str, number: int, bootstrap: str, directory: Path) -> None:
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        number: int,
+        bootstrap: str,
+        directory: Path,
+        topics: Sequence[str] = TOPICS,
+    ) -> None:
         self.kind, self.group = kind, group
         self.name = f"{group}-{kind}-{number}"
         told = Orders(
@@ -69,7 +77,7 @@ class Member:
             group=group,
             client_id=self.name,
             assignor="range",
-            topics=TOPICS,
+            topics=topics,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=1_000,
             metadata_max_age_ms=3_000,

@@ -14,6 +14,7 @@ from coterie.cli.acls_app import acls_app
 from coterie.cli.diagnosis_app import explain, watch
 from coterie.cli.front_page import FrontPage
 from coterie.cli.groups_app import groups_app
+from coterie.cli.migrate_app import migrate
 from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets, use_profile
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
@@ -43,6 +44,7 @@ app.add_typer(pipeline_app, name="pipeline")
 app.command("web")(web_command)
 app.command()(watch)
 app.command()(explain)
+app.command()(migrate)
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -25,6 +23,7 @@ from coterie.cli.diagnosis_sources import (
 )
 from coterie.cli.options import CommandError
 from coterie.cli.output import Rows, fitted, show, show_objects
+from coterie.cli.stopping import Stop, stoppable
 from coterie.cli.why import findings_rows, rebalance_rows, sentence, timeline, when
 from coterie.cli.why import why as why_text
 from coterie.diagnosis.cluster_watch import ClusterWatch
@@ -161,27 +160,7 @@ def _store_lines(options: DiagnosisOptions, ledger: Path) -> None:
 # --- live -------------------------------------------------------------------------------------------------------------
 
 
-class _Stop:
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __call__(self, _number: int, _frame: object) -> None:
-        self.asked = True
-
-
-@contextmanager
-def _stoppable() -> Iterator[_Stop]:
-    """Let SIGINT and SIGTERM end a loop after its step."""
-    stop = _Stop()
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _loop(watch: ClusterWatch, stop: _Stop, every_s: float, for_s: float | None, step: Callable[[], None]) -> None:
+def _loop(watch: ClusterWatch, stop: Stop, every_s: float, for_s: float | None, step: Callable[[], None]) -> None:
     """Read all the time and sample now and then, until a signal or the end of the time."""
     begin = time.monotonic()
     sampled = begin - every_s
@@ -207,7 +186,7 @@ def groups_watch(options: DiagnosisOptions, output: str, *, every_s: float, for_
     """Print each rebalance as it ends, and each finding as it appears."""
     rebalances: set[tuple[str, int, int]] = set()
     findings: set[tuple[str, str, int]] = set()
-    with _stoppable() as stop, watching(options) as watch:
+    with stoppable() as stop, watching(options) as watch:
         watch.catch_up(every_s * 3)
 
         def show_new(prints: bool = True) -> None:
@@ -257,7 +236,7 @@ def _print(output: str, about: Mapping[str, object], text: str) -> None:
 
 def watch(options: DiagnosisOptions, ledger: Path, *, every_s: float, for_s: float | None, keep_days: float) -> None:
     """Read a cluster into a ledger until a signal."""
-    with _stoppable() as stop, LedgerFile(ledger, create=True) as file, watching(options, file) as cluster:
+    with stoppable() as stop, LedgerFile(ledger, create=True) as file, watching(options, file) as cluster:
         begun = bool(file.positions())
         note(f"cluster {cluster.cluster_id}; ledger {ledger}{' (continued)' if begun else ''}; Ctrl-C ends it")
         pruned = [0.0]

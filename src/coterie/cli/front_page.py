@@ -15,7 +15,7 @@ from coterie.cli.output import complain, message_of
 from coterie.errors import CoterieError
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
-    "Run a broker, and work with it or any Kafka cluster": {
+    "Kafka consumer groups in Python: run a broker, work with it or any cluster": {
         "serve": "run a broker for any Kafka client",
         "demo": "watch a group: members join, leave, crash",
         "repair": "check a data directory for damage, and repair it",
@@ -25,6 +25,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "groups": "members, offsets, lag; reset; explain rebalances",
         "transactions": "list, describe and abort transactions",
         "acls": "list, add and remove rights of users",
+        "migrate": "move topics and groups to another cluster",
     },
     "Find out why a group rebalanced, what it cost, and what would happen": {
         "web": "show groups on a page, live, and serve /metrics",
@@ -60,10 +61,10 @@ class FrontPage(TyperGroup):
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """Write the two options here, which leaves room for the commands."""
-        formatter.write_usage(ctx.command_path, "[--version] [--help] [--profile NAME] COMMAND ...")
+        formatter.write_usage(ctx.command_path, "[--version] [--profile NAME] COMMAND [--help]")
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(f"  {(ctx.command.help or '').strip()}\n")
+        """Write nothing: the first section says it."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  its arguments are typer's
         widest = max(len(name) for rows in SECTIONS.values() for name in rows)
