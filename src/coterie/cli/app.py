@@ -16,6 +16,7 @@ from coterie.cli.front_page import FrontPage
 from coterie.cli.groups_app import groups_app
 from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets, use_profile
 from coterie.cli.pipeline_app import pipeline_app
+from coterie.cli.plan_app import plan_app
 from coterie.cli.topics_app import topics_app
 from coterie.cli.transactions_app import transactions_app
 from coterie.cli.web_command import (
@@ -40,6 +41,7 @@ app.add_typer(groups_app, name="groups")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(acls_app, name="acls")
 app.add_typer(pipeline_app, name="pipeline")
+app.add_typer(plan_app, name="plan")
 app.command("web")(web_command)
 app.command()(watch)
 app.command()(explain)

@@ -33,6 +33,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "report": "write that page as one file, from a data directory",
         "pipeline": "export group history to Parquet (needs Spark)",
         "assign": "compare assignors for a group and a change",
+        "plan": "forecast what a deploy or a setting will cost",
         "sim": "simulate groups with random faults, from a seed",
         "compare-designs": "compare the four designs of consumer groups",
     },
