@@ -15,7 +15,7 @@ from coterie.cli.output import complain, message_of
 from coterie.errors import CoterieError
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
-    "Run a broker, and work with it or any Kafka cluster": {
+    "Kafka consumer groups in Python. Run a broker; work with it or any cluster": {
         "serve": "run a broker for any Kafka client",
         "demo": "watch a group: members join, leave, crash",
         "repair": "check a data directory for damage, and repair it",
@@ -60,11 +60,11 @@ class FrontPage(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """Write the two options here, which leaves room for the commands."""
-        formatter.write_usage(ctx.command_path, "[--version] [--help] [--profile NAME] COMMAND ...")
+        """Write the options here, which leaves room for the commands."""
+        formatter.write_usage(ctx.command_path, "[--version] [--profile NAME] COMMAND [--help] ...")
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(f"  {(ctx.command.help or '').strip()}\n")
+        """Write nothing: the first section says what it is, and the usage how to get help."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  its arguments are typer's
         widest = max(len(name) for rows in SECTIONS.values() for name in rows)

@@ -39,7 +39,7 @@ from coterie.forecast.variants import (
     forecasts,
     parse_requirement,
     tune,
-    variants,
+    variants_of,
 )
 from coterie.java import why_no_java
 from coterie.structs import field_names
@@ -107,7 +107,7 @@ def ask(change: Change, options: PlanOptions) -> None:
     question = Question(_model(options), change, AS_IT_IS)
     _say_load(question.model)
     runner = _runner(options)
-    found = forecasts(variants(question, options.compare), options.seeds, runner)
+    found = forecasts(variants_of(question, options.compare), options.seeds, runner)
     _answer(found, options, "unread_s", is_interrupted=runner.is_interrupted)
 
 

@@ -179,14 +179,17 @@ def crash(
 def slow(
     factor: Annotated[float, typer.Option(min=1, help="How many times slower.")] = 10.0,
     minutes: Annotated[float, typer.Option(min=0, help="For how long.")] = 5.0,
+    stall: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Instead: one poll's records take longer.")
+    ] = None,
 ) -> Change:
-    """Forecast a member whose processing is slow for a while.
+    """Forecast a member whose processing is slow for a while, or stalls once.
 
     Try it: coterie plan slow group.toml --factor 30 --compare max.poll.records=50
     """
     from coterie.forecast.changes import Slow
 
-    return Slow(factor, minutes)
+    return Slow(factor, minutes, stall)
 
 
 @plan_app.command()

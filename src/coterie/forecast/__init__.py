@@ -12,7 +12,7 @@ from coterie.forecast.changes import Autoscale, Change, Crashes, Deploy, Grow, I
 from coterie.forecast.costs import COSTS, Spread, WorldCost, spread_of
 from coterie.forecast.group_model import GroupModel, MemberModel, Origin, TopicModel, parse_group
 from coterie.forecast.simulated_group import Question, simulate_group
-from coterie.forecast.variants import Forecast, forecasts, variants
+from coterie.forecast.variants import Forecast, forecasts, variants_of
 
 __all__ = [
     "COSTS",
@@ -37,5 +37,5 @@ __all__ = [
     "parse_group",
     "simulate_group",
     "spread_of",
-    "variants",
+    "variants_of",
 ]

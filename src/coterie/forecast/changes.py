@@ -229,19 +229,31 @@ def _until_read(group: SimulatedGroup) -> Script:
 
 @dataclass(frozen=True)
 class Slow(Change):
-    """The processing of one member becomes slow for a while."""
+    """The processing of one member becomes slow for a while, or stalls once."""
 
     factor: float = 10.0
     minutes: float = 5.0
+    stall_s: float | None = None
+    """If it is given: one poll's records take this much longer, and nothing else is slow."""
 
     def script(self, group: SimulatedGroup, rng: Random) -> Script:
         slot = rng.choice(sorted(group.consumers))
+        if not group.model.records_per_s:
+            raise CoterieError("a slow member needs records to process: give the topics records_per_s")
+        if self.stall_s is not None:
+            group.stalls[slot] = self.stall_s * SECOND
+            while slot in group.stalls:
+                yield LOOK_MS
+            yield round(self.stall_s * SECOND)
+            return
         group.slowness[slot] = self.factor
         yield round(self.minutes * 60 * SECOND)
         del group.slowness[slot]
 
     @property
     def described(self) -> str:
+        if self.stall_s is not None:
+            return f"one member stalls for {self.stall_s:g} s"
         return f"one member is {self.factor:g} times slower for {self.minutes:g} minutes"
 
 

@@ -111,7 +111,8 @@ class CountingProcess(ConsumerProcess):
         if not batch.parts:
             return
         self.batch, self.user = batch, User.WORKING
-        await asyncio.sleep(max(ceil(batch.work_ms), 1) / 1000)
+        stall_ms = self.world.stalls.pop(self.slot, 0.0)
+        await asyncio.sleep(max(ceil(batch.work_ms + stall_ms), 1) / 1000)
         self.batch, self.user = None, User.AWAY
         flow.processed(batch, schedule.now_ms, is_whole=True)
         if not habits.auto_commit and self.is_member:
@@ -131,6 +132,8 @@ class SimulatedGroup(World):
         self.flow = RecordFlow()
         self.slowness: dict[str, float] = {}
         """The factor by which the processing of a member is slower."""
+        self.stalls: dict[str, float] = {}
+        """How much longer, in ms, the next records of a member take."""
         self.wanted_members = len(model.members)
         self._places: dict[str, MemberModel] = {one.name: one for one in model.members}
         self._scripts = 0
@@ -375,8 +378,10 @@ class _Costs(Observer):
             self.evictions += self._is_running(fact.member_id)
 
     def _is_running(self, member_id: str) -> bool:
+        """Return whether the process of a member runs. A member that has left has forgotten its id; its join tells."""
+        names = {one.member_id: one.client_id for one in self.joins if isinstance(one, MemberJoined)}
         return any(
-            isinstance(one, CountingProcess) and one.member.member_id == member_id and not one.is_closing
+            isinstance(one, CountingProcess) and one.name == names.get(member_id) and not one.is_closing
             for one in self.world.consumers.values()
         )
 

@@ -63,7 +63,7 @@ def forecasts(questions: Sequence[Question], seeds: Sequence[int], run: Runner) 
 # --- variants ---------------------------------------------------------------------------------------------------------
 
 
-def variants(question: Question, wanted: Iterable[str]) -> list[Question]:
+def variants_of(question: Question, wanted: Iterable[str]) -> list[Question]:
     """Return the question as it is, and a variant for each text: SETTING=VALUE,SETTING=VALUE, or `usual`."""
     found = [question]
     for text in wanted:

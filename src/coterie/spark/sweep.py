@@ -81,15 +81,15 @@ def _write(spark: SparkSession, worlds: Sequence[World], out: str, say: Callable
     frame = spark.createDataFrame(rows, SCHEMA)
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(frame.write.mode("overwrite").parquet, out)
-        while True:
+        while not job.done():
             try:
                 job.result(PROGRESS_S)
-                return
             except NotYetError:
                 say(f"{_done(spark)} of {slices} tasks, {len(worlds)} worlds")
             except KeyboardInterrupt:
                 context.cancelAllJobs()
                 raise
+        job.result()
 
 
 def _done(spark: SparkSession) -> int:
