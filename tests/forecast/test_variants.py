@@ -59,6 +59,12 @@ def test_the_best_variant_costs_least_and_is_worth_the_change() -> None:
     assert not little.is_change and advice(little) == [] and "keep the settings" in little.reason
 
 
+def test_of_variants_that_are_as_good_the_one_with_fewer_changes_is_recommended() -> None:
+    one, two = variants_of(QUESTION, ["group.instance.id=each", "group.instance.id=each,group.protocol=consumer"])[1:]
+    found = [forecast(QUESTION, 100), forecast(two, 49), forecast(one, 50)]
+    assert choose(found, [], "unread_s").best.question is one
+
+
 def test_requirements_come_before_the_cost() -> None:
     quick = variants_of(QUESTION, ["session.timeout.ms=6000"])[1]
     found = [forecast(QUESTION, 10, detection_s=45.0), forecast(quick, 30, detection_s=6.0)]

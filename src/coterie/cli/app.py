@@ -473,7 +473,8 @@ def sim(
     drop: Annotated[
         str | None, typer.Option(metavar="NUMBERS", help="Steps to leave out (printed with a shrunk failure).")
     ] = None,
-    story: Annotated[bool, typer.Option("--story", help="Print what happened, as a table.")] = False,
+    story: Annotated[bool, typer.Option("--story", help="Print what happened, on one screen.")] = False,
+    grid: Annotated[bool, typer.Option("--grid", help="Print every step, as a table.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Shrink the first failure to fewer steps.")
@@ -503,6 +504,7 @@ def sim(
         nodes=nodes,
         drop=drop,
         story=story,
+        full_grid=grid,
         jobs=jobs,
         shrinks=shrink,
     )

@@ -15,7 +15,7 @@ from coterie.sim.schedule import Random
 if TYPE_CHECKING:
     from coterie.forecast.simulated_group import SimulatedGroup
 
-LOOK_MS = 100
+LOOK_MS = 20
 """How often a script looks whether a process has ended."""
 RESTART_JITTER = 0.1
 """The start of a process takes up to this share longer or shorter."""

@@ -125,6 +125,12 @@ class CountingProcess(ConsumerProcess):
         else:
             super().close(within_ms, leave=leave)
 
+    async def _close(self, within_ms: int, leave: bool | None) -> None:
+        """Commit before it leaves: in a rebalance its partitions are lost then, not revoked, as in Java's consumer."""
+        if self.is_member:
+            self.world.flow.commit(self.name)
+        await super()._close(within_ms, leave)
+
 
 class SimulatedGroup(World):
     def __init__(self, seed: int, model: GroupModel) -> None:

@@ -155,6 +155,8 @@ def parse_requirement(text: str) -> Requirement:
 
 WORTH = 0.10
 """A variant is recommended only if it costs at least this share less."""
+AS_GOOD = 0.05
+"""A variant is as good as the best one if it costs at most this share more. Then fewer changes are better."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,13 @@ def choose(found: Sequence[Forecast], requirements: Sequence[Requirement], minim
         first, second, third = (0.0 if value is None else value for value in values)
         return first, second, third
 
-    best = min(fit, key=score)
+    def changes(one: Forecast) -> int:
+        new, old = one.question.model.settings, before.question.model.settings
+        return len(dict(new.items() - old.items())) + (one.question.change != before.question.change)
+
+    least = min(score(one)[0] for one in fit)
+    as_good = [one for one in fit if score(one)[0] <= least * (1 + AS_GOOD)]
+    best = min(as_good, key=lambda one: (changes(one), score(one)))
     if before in fit and score(best)[0] > score(before)[0] * (1 - WORTH):
         best = before
     return Choice(best, before, requirements, minimize, meets_all=True)
