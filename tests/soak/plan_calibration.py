@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -42,21 +42,13 @@ from coterie.settings.client_settings import AdminSettings
 from coterie.settings.consumer_settings import ConsumerSettings
 from soak.night import collected, running
 
-MEMBERS, PARTITIONS = 4, 12
-SESSION_MS, HEARTBEAT_MS, POLL_INTERVAL_MS, METADATA_MS = 6_000, 1_000, 6_000, 3_000
-PAUSE_S = 3.0
+POLL_INTERVAL_MS, METADATA_MS = 6_000, 3_000
+NEW_PARTITIONS = NEW_MEMBERS = 2
 SLOW_S = 10.0
 RECORDS_PER_S = 40
 PATIENCE_S = 120.0
 SEEDS = range(15)
-BROKER = {
-    "offsets.topic.num.partitions": "4",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.session.timeout.ms": str(SESSION_MS),
-    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
-    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
-    "group.consumer.min.heartbeat.interval.ms": str(HEARTBEAT_MS),
-}
+BROKER = {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
 EAGER = {"partition.assignment.strategy": "range"}
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 CONSUMER = {"group.protocol": "consumer"}
@@ -65,6 +57,27 @@ STATIC = {"group.instance.id": "each"}
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of the group, and its timing."""
+
+    members: int = 4
+    partitions: int = 12
+    session_ms: int = 6_000
+    heartbeat_ms: int = 1_000
+    pause_s: float = 3.0
+
+    @property
+    def broker(self) -> dict[str, str]:
+        """Return the settings of the broker."""
+        bounds = ("", "min.")
+        return {
+            **BROKER,
+            **{f"group.consumer.{bound}session.timeout.ms": str(self.session_ms) for bound in bounds},
+            **{f"group.consumer.{bound}heartbeat.interval.ms": str(self.heartbeat_ms) for bound in bounds},
+        }
 
 
 @dataclass
@@ -76,10 +89,10 @@ class Stage:
     group: str
     library: str
     settings: Mapping[str, str]
+    size: Size
     rng: Random
     members: dict[str, Member] = field(default_factory=dict)
     started: list[Member] = field(default_factory=list)
-    partitions: int = PARTITIONS
     restarts_s: list[float] = field(default_factory=list)
     created_ms: dict[int, int] = field(default_factory=dict)
     """When partitions were created that were not there at the begin."""
@@ -87,6 +100,10 @@ class Stage:
     @property
     def topic(self) -> str:
         return self.group
+
+    @property
+    def partitions(self) -> int:
+        return self.size.partitions + len(self.created_ms)
 
     def start(self, name: str) -> Member:
         directory = self.directory / f"{self.group}-{len(self.started)}"
@@ -98,8 +115,8 @@ class Stage:
             assignor=self.settings.get("partition.assignment.strategy", ""),
             topics=[self.topic],
             instance_id=name if "group.instance.id" in self.settings else None,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS,
+            session_timeout_ms=self.size.session_ms,
+            heartbeat_interval_ms=self.size.heartbeat_ms,
             metadata_max_age_ms=METADATA_MS,
             max_poll_interval_ms=POLL_INTERVAL_MS,
             protocol=self.settings.get("group.protocol", "classic"),
@@ -124,18 +141,24 @@ class Stage:
         for member in self.members.values():
             member.suspend()
         began = time.monotonic()
-        for after_s, member in sorted((self.rng.uniform(1, 2), one.client_id) for one in self.members.values()):
-            time.sleep(max(began + after_s * HEARTBEAT_MS / 1_000 - time.monotonic(), 0))
-            self.members[member].resume()
+        for intervals, name in sorted((self.rng.uniform(1, 2), name) for name in self.members):
+            time.sleep(max(began + intervals * self.size.heartbeat_ms / 1_000 - time.monotonic(), 0))
+            self.members[name].resume()
 
     def replace(self, name: str) -> None:
         """Stop a member in order and start it again. The time between is what a forecast is told."""
         old = self.members.pop(name)
         old.leave()
         began_ms = old.told("closed")[-1]["at_ms"]
-        new = self.start(name)
+        self.start(name)
+        self.restarts_s.append((self.started_ms(name) - began_ms) / 1_000)
+
+    def started_ms(self, name: str) -> int:
+        """Wait until a process has its consumer, and return when."""
+        new = self.members[name]
         wait_until(lambda: bool(new.told("started")), f"{name} has started", new.said, PATIENCE_S)
-        self.restarts_s.append((new.told("started")[-1]["at_ms"] - began_ms) / 1_000)
+        at_ms: int = new.told("started")[-1]["at_ms"]
+        return at_ms
 
     @contextmanager
     def records(self) -> Iterator[None]:
@@ -146,7 +169,7 @@ class Stage:
             with Producer(bootstrap_servers=self.bootstrap, linger_ms=0) as producer:
                 number = 0
                 while not ends.wait(1 / RECORDS_PER_S):
-                    producer.send(self.topic, str(number), partition=number % PARTITIONS)
+                    producer.send(self.topic, str(number), partition=number % self.size.partitions)
                     number += 1
 
         thread = threading.Thread(target=produce)
@@ -201,61 +224,66 @@ def _uncovered(spans: list[tuple[int, int]], from_ms: int, to_ms: int) -> int:
 def deploy(stage: Stage) -> None:
     for number, name in enumerate(sorted(stage.members)):
         if number:
-            time.sleep(PAUSE_S)
+            time.sleep(stage.size.pause_s)
         stage.replace(name)
 
 
 def crash(stage: Stage) -> None:
-    time.sleep(stage.rng.uniform(0, HEARTBEAT_MS / 1_000))
-    stage.members.pop("c1").kill()
+    time.sleep(stage.rng.uniform(0, stage.size.heartbeat_ms / 1_000))
+    stage.members.pop("c01").kill()
 
 
 def slow(stage: Stage) -> None:
-    victim = stage.members["c1"]
+    victim = stage.members["c01"]
     before = len(victim.told("busy"))
     victim.is_next_slow()
-    wait_until(lambda: len(victim.told("busy")) > before, "c1 is slow", victim.said, PATIENCE_S)
-    time.sleep(SLOW_S + HEARTBEAT_MS / 1_000)
+    wait_until(lambda: len(victim.told("busy")) > before, "c01 is slow", victim.said, PATIENCE_S)
+    time.sleep(SLOW_S + stage.size.heartbeat_ms / 1_000)
 
 
 def grow(stage: Stage) -> None:
-    stage.created_ms = dict.fromkeys(range(PARTITIONS, PARTITIONS + 4), now_ms())
+    before = stage.partitions
+    stage.created_ms = dict.fromkeys(range(before, before + NEW_PARTITIONS), now_ms())
     with Admin(bootstrap_servers=stage.bootstrap) as admin:
-        admin.create_partitions({stage.topic: PARTITIONS + 4})
-    stage.partitions += 4
+        admin.create_partitions({stage.topic: before + NEW_PARTITIONS})
 
 
 def scale_out(stage: Stage) -> None:
     began_ms = now_ms()
-    for name in ("d0", "d1"):
+    names = [f"d{number}" for number in range(NEW_MEMBERS)]
+    for name in names:
         stage.start(name)
-    for name in ("d0", "d1"):
-        new = stage.members[name]
-        wait_until(lambda new=new: bool(new.told("started")), f"{name} has started", new.said, PATIENCE_S)
-        stage.restarts_s.append((new.told("started")[-1]["at_ms"] - began_ms) / 1_000)
+    for name in names:
+        stage.restarts_s.append((stage.started_ms(name) - began_ms) / 1_000)
 
 
 @dataclass(frozen=True)
 class Situation:
     settings: Mapping[str, str]
     play: Callable[[Stage], None]
-    change: Change
+    change: Callable[[Size], Change]
     has_records: bool = False
 
 
-_DEPLOY = Deploy(pause_s=PAUSE_S)
-_CRASH = Crashes(restarts=False)
+def _deploys(size: Size) -> Change:
+    return Deploy(pause_s=size.pause_s)
+
+
+def _crashes(_size: Size) -> Change:
+    return Crashes(restarts=False)
+
+
 SITUATIONS: Mapping[str, Situation] = {
-    "deploy-eager": Situation(EAGER, deploy, _DEPLOY),
-    "deploy-cooperative": Situation(COOPERATIVE, deploy, _DEPLOY),
-    "deploy-kip848": Situation(CONSUMER, deploy, _DEPLOY),
-    "deploy-static": Situation(EAGER | STATIC, deploy, _DEPLOY),
-    "crash-eager": Situation(EAGER, crash, _CRASH),
-    "crash-cooperative": Situation(COOPERATIVE, crash, _CRASH),
-    "crash-kip848": Situation(CONSUMER, crash, _CRASH),
-    "slow-eager": Situation(EAGER, slow, Slow(stall_s=SLOW_S), has_records=True),
-    "grow-eager": Situation(EAGER, grow, Grow("t", PARTITIONS + 4)),
-    "scale-out-cooperative": Situation(COOPERATIVE, scale_out, Scale(MEMBERS + 2)),
+    "deploy-eager": Situation(EAGER, deploy, _deploys),
+    "deploy-cooperative": Situation(COOPERATIVE, deploy, _deploys),
+    "deploy-kip848": Situation(CONSUMER, deploy, _deploys),
+    "deploy-static": Situation(EAGER | STATIC, deploy, _deploys),
+    "crash-eager": Situation(EAGER, crash, _crashes),
+    "crash-cooperative": Situation(COOPERATIVE, crash, _crashes),
+    "crash-kip848": Situation(CONSUMER, crash, _crashes),
+    "slow-eager": Situation(EAGER, slow, lambda _size: Slow(stall_s=SLOW_S), has_records=True),
+    "grow-eager": Situation(EAGER, grow, lambda size: Grow("t", size.partitions + NEW_PARTITIONS)),
+    "scale-out-cooperative": Situation(COOPERATIVE, scale_out, lambda size: Scale(size.members + NEW_MEMBERS)),
 }
 
 
@@ -271,21 +299,17 @@ class Measured:
     restart_s: float | None
 
 
-def measure(
-    name: str, bootstrap: str, directory: Path, library: str, rng: Random, number: int
-) -> tuple[Stage, int, int]:
+def measure(situation: Situation, stage: Stage) -> tuple[Stage, int, int]:
     """Play a situation. Return the stage, and the times of its begin and end."""
-    situation = SITUATIONS[name]
-    stage = Stage(bootstrap, directory, f"{name}-{library}-{number}", library, situation.settings, rng)
-    with Admin(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics([NewTopic(stage.topic, PARTITIONS)])
+    with Admin(bootstrap_servers=stage.bootstrap) as admin:
+        admin.create_topics([NewTopic(stage.topic, stage.size.partitions)])
     try:
-        for at in range(MEMBERS):
-            stage.start(f"c{at}")
+        for at in range(stage.size.members):
+            stage.start(f"c{at:02}")
         stage.settle()
         time.sleep(1)
         stage.spread_heartbeats()
-        time.sleep(rng.uniform(1, 2))
+        time.sleep(stage.rng.uniform(1, 2))
         stage.settle()
         begin_ms = now_ms()
         if situation.has_records:
@@ -300,9 +324,8 @@ def measure(
             stage.settle()
             time.sleep(2)
         return stage, begin_ms, now_ms()
-    except BaseException:
+    finally:
         stage.end()
-        raise
 
 
 def measured(stage: Stage, begin_ms: int, end_ms: int, history: GroupHistory | None) -> Measured:
@@ -323,16 +346,16 @@ def measured(stage: Stage, begin_ms: int, end_ms: int, history: GroupHistory | N
     )
 
 
-def model_of(situation: Situation, restart_s: float | None) -> GroupModel:
+def model_of(situation: Situation, size: Size, restart_s: float | None) -> GroupModel:
     is_consumer = situation.settings.get("group.protocol") == "consumer"
-    classic = {"session.timeout.ms": str(SESSION_MS), "heartbeat.interval.ms": str(HEARTBEAT_MS)}
+    classic = {"session.timeout.ms": str(size.session_ms), "heartbeat.interval.ms": str(size.heartbeat_ms)}
     return parse_group(
         {
-            "members": MEMBERS,
-            "topics": {"t": {"partitions": PARTITIONS, "records_per_s": RECORDS_PER_S * situation.has_records}},
+            "members": size.members,
+            "topics": {"t": {"partitions": size.partitions, "records_per_s": RECORDS_PER_S * situation.has_records}},
             "restart_s": restart_s if restart_s is not None else 1.0,
             "settings": {
-                **BROKER,
+                **size.broker,
                 **({} if is_consumer else classic),
                 "max.poll.interval.ms": POLL_INTERVAL_MS,
                 "metadata.max.age.ms": METADATA_MS,
@@ -344,15 +367,15 @@ def model_of(situation: Situation, restart_s: float | None) -> GroupModel:
     )
 
 
-def forecast(situation: Situation, restart_s: float | None) -> Forecast:
-    question = Question(model_of(situation, restart_s), situation.change)
+def forecast(situation: Situation, size: Size, restart_s: float | None) -> Forecast:
+    question = Question(model_of(situation, size, restart_s), situation.change(size))
     return Forecast(question, [simulate_group(question, seed) for seed in SEEDS])
 
 
 HEADS = ("rebalances", "unread_s", "detection_s", "longest_rebalance_s")
 
 
-def judged(found: list[Measured], simulated: Forecast) -> dict[str, dict[str, Any]]:
+def judged(found: list[Measured], simulated: Forecast, heartbeat_s: float) -> dict[str, dict[str, Any]]:
     """Return for each figure the median of the real runs, the forecast and whether they agree."""
     rows: dict[str, dict[str, Any]] = {}
     for head in HEADS:
@@ -363,17 +386,17 @@ def judged(found: list[Measured], simulated: Forecast) -> dict[str, dict[str, An
         real = median(values) if values else None
         said = spread.median
         row = {"measured": real, "runs": values, "median": said, "p10": spread.at(10), "p90": spread.at(90)}
-        row["agrees"] = _agrees(head, real, said)
+        row["agrees"] = _agrees(head, real, said, heartbeat_s)
         rows[head] = row
     return rows
 
 
-def _agrees(head: str, real: float | None, said: float | None) -> bool | None:
+def _agrees(head: str, real: float | None, said: float | None, heartbeat_s: float) -> bool | None:
     if real is None or said is None:
         return None
     off = abs(real - said)
     if head in {"detection_s", "longest_rebalance_s"}:
-        return off <= max(0.2 * said, HEARTBEAT_MS / 1_000)
+        return off <= max(0.2 * said, heartbeat_s)
     if head == "unread_s":
         return off <= 0.3 * said
     return off <= 1
@@ -386,16 +409,20 @@ def main() -> int:
     parser.add_argument("--only", default="", help="situations, separated by commas")
     parser.add_argument("--runs", type=int, default=1, help="real runs of each situation")
     parser.add_argument("--seed", type=int, default=1)
+    for each in fields(Size):
+        option = f"--{each.name.replace('_', '-')}"
+        parser.add_argument(option, type=type(each.default), default=each.default)
     parser.add_argument("--json", type=Path, help="add the results to this file")
     options = parser.parse_args()
     names = [one for one in options.only.split(",") if one] or list(SITUATIONS)
     unknown = set(names) - set(SITUATIONS)
     if unknown:
         parser.error(f"unknown situations {', '.join(sorted(unknown))}; there are {', '.join(SITUATIONS)}")
+    size = Size(**{each.name: getattr(options, each.name) for each in fields(Size)})
     played: dict[str, list[tuple[Stage, int, int]]] = {}
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
-        running(options.on, Path(directory), BROKER) as broker,
+        running(options.on, Path(directory), size.broker) as broker,
     ):
         stages: list[Stage] = []
         try:
@@ -403,9 +430,12 @@ def main() -> int:
                 for number in range(options.runs):
                     rng = Random(f"{options.seed} {name} {number}")
                     print(f"{name}, run {number + 1} of {options.runs}", file=sys.stderr, flush=True)
-                    one = measure(name, broker.bootstrap, Path(directory), options.library, rng, number)
-                    stages.append(one[0])
-                    one[0].end()
+                    group, situation = f"{name}-{number}", SITUATIONS[name]
+                    stage = Stage(
+                        broker.bootstrap, Path(directory), group, options.library, situation.settings, size, rng
+                    )
+                    stages.append(stage)
+                    one = measure(situation, stage)
                     played.setdefault(name, []).append(one)
             watch = ClusterWatch(
                 AdminSettings.load(bootstrap_servers=broker.bootstrap),
@@ -420,16 +450,17 @@ def main() -> int:
             name: [measured(stage, begin, end, histories.get(stage.group)) for stage, begin, end in runs]
             for name, runs in played.items()
         }
-    return report(options, results)
+    return report(options, size, results)
 
 
-def report(options: argparse.Namespace, results: Mapping[str, list[Measured]]) -> int:
+def report(options: argparse.Namespace, size: Size, results: Mapping[str, list[Measured]]) -> int:
     wrong = 0
     kept: dict[str, Any] = {}
     print(f"{options.library} members on {options.on}: measured, and simulated as median (p10-p90)")
     for name, found in results.items():
         restarts = [one.restart_s for one in found if one.restart_s is not None]
-        rows = judged(found, forecast(SITUATIONS[name], median(restarts) if restarts else None))
+        simulated = forecast(SITUATIONS[name], size, median(restarts) if restarts else None)
+        rows = judged(found, simulated, size.heartbeat_ms / 1_000)
         kept[name] = rows
         cells = []
         for head, row in rows.items():
