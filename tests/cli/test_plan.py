@@ -60,8 +60,8 @@ def test_two_processes_give_the_same_as_one(file: Path) -> None:
 
 
 def test_a_bound_that_is_not_met_is_exit_status_1(file: Path) -> None:
-    met = plan("crash", file, "--seeds", "0", "--require", "detection_s@max<=9")
-    missed = plan("crash", file, "--seeds", "0", "--require", "detection_s@max<=1")
+    met = plan("crash", file, "--seeds", "0", "--at-most", "detection_s@max=9")
+    missed = plan("crash", file, "--seeds", "0", "--at-most", "detection_s@max=1")
     assert met.exit_code == 0 and missed.exit_code == 1
     assert "no variant meets all requirements" in missed.stdout
 
@@ -103,7 +103,7 @@ def test_ctrl_c_keeps_what_has_ended(file: Path, monkeypatch: pytest.MonkeyPatch
         ((), "give either a FILE"),
         (("--compare", "nonsense"), "NAME=VALUE"),
         (("--compare", "session.timeout.mss=1"), "session.timeout.ms"),
-        (("--require", "lag<=1"), "worst_lag_s@p99<=10"),
+        (("--at-most", "lag=1"), "worst_lag_s@p99=10"),
         (("--spark",), "--spark needs --out"),
         (("--seeds", "a"), "list of numbers"),
     ],
@@ -129,7 +129,7 @@ def test_tune_searches_and_says_what_it_found(file: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("coterie.forecast.variants.SESSIONS_S", (6,))
     monkeypatch.setattr("coterie.forecast.variants.COOPERATIVE", {})
     monkeypatch.setattr("coterie.forecast.variants.CONSUMER", {})
-    found = plan("tune", file, "--pause", 2, "--seeds", "0-1", "--require", "detection_s@max<=7", "--jobs", 1)
+    found = plan("tune", file, "--pause", 2, "--seeds", "0-1", "--at-most", "detection_s@max=7", "--jobs", 1)
     assert found.exit_code == 0, found.output
     assert "candidates with 2 seeds" in found.stderr and "session.timeout.ms=6000" in found.stdout
 

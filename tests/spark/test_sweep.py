@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from clients.harness import wait_until
 from coterie.forecast import Crashes, Question, parse_group, simulate_group
 from coterie.spark.sweep import SCHEMA, _row, with_retries
 from spark.conftest import in_the_soak
@@ -81,16 +82,16 @@ def test_a_killed_worker_costs_time_and_nothing_else(tmp_path: Path) -> None:
 
 def _kill_workers(root: int, within_s: float) -> int:
     """Kill the Python workers among the descendants of a process, once; return how many."""
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
-        workers = [pid for pid, command in _descendants(root) if "pyspark" in command and "daemon" in command]
-        if len(workers) > 1:  # the first is the daemon, the others are its workers
-            time.sleep(1)
-            for pid in workers[1:]:
-                os.kill(pid, 9)
-            return len(workers) - 1
-        time.sleep(0.2)
-    return 0
+
+    def workers() -> list[int]:
+        """The first is the daemon, the others are its workers."""
+        return [pid for pid, command in _descendants(root) if "pyspark" in command and "daemon" in command][1:]
+
+    wait_until(lambda: bool(workers()), "Spark has Python workers", lambda: str(_descendants(root)), within_s)
+    found = workers()
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return len(found)
 
 
 def _descendants(root: int) -> list[tuple[int, str]]:

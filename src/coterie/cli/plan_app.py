@@ -26,7 +26,7 @@ plan_app = typer.Typer(
 
 File = Annotated[
     Path | None,
-    typer.Argument(metavar="[FILE]", exists=True, dir_okay=False, help="The group: TOML or JSON."),
+    typer.Argument(metavar="[FILE]", help="The group: TOML or JSON."),
 ]
 Group = Annotated[str | None, typer.Option("--group", "-g", help="A group of a cluster or a ledger, not of FILE.")]
 SetOption = Annotated[
@@ -36,9 +36,9 @@ Compare = Annotated[
     list[str] | None,
     typer.Option("--compare", metavar="SETTINGS", help="NAME=VALUE,... or usual: also simulate. Repeatable."),
 ]
-Require = Annotated[
+AtMost = Annotated[
     list[str] | None,
-    typer.Option("--require", metavar="BOUND", help="As worst_lag_s@p99<=10. Repeatable."),
+    typer.Option("--at-most", metavar="COST=NUMBER", help="A bound: worst_lag_s@p99=10. Repeatable."),
 ]
 Seeds = Annotated[str, typer.Option("--seeds", metavar="FIRST-LAST", help="Seeds: each is one simulation.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes.", show_default="one per core")]
@@ -55,7 +55,7 @@ _SHARED: dict[str, tuple[Any, object]] = {
     "config": (Config, None),
     "set_": (SetOption, None),
     "compare": (Compare, None),
-    "require": (Require, None),
+    "at_most": (AtMost, None),
     "seeds": (Seeds, "0-9"),
     "jobs": (Jobs, None),
     "out": (Out, None),
@@ -233,7 +233,7 @@ def tune(
     bootstrap: Bootstrap = None,
     config: Config = None,
     set_: SetOption = None,
-    require: Require = None,
+    at_most: AtMost = None,
     seeds: Seeds = "0-9",
     jobs: Jobs = None,
     out: Out = None,
@@ -245,7 +245,7 @@ def tune(
 
     It tries protocols, static membership, session timeouts and batch sizes.
 
-    Try it: coterie plan tune group.toml --require "worst_lag_s@p99<=10" --require "detection_s@max<=15"
+    Try it: coterie plan tune group.toml --at-most worst_lag_s@p99=10 --at-most detection_s=15
     """
     from coterie.cli.plan import PlanOptions, ask_tune
     from coterie.forecast.changes import Crashes, Deploy, InTurn
@@ -259,7 +259,7 @@ def tune(
         config=config,
         set_=set_,
         compare=None,
-        require=require,
+        at_most=at_most,
         seeds=seeds,
         jobs=jobs,
         out=out,
@@ -280,7 +280,7 @@ def group_command(
 ) -> None:
     """Print a group as a file for the other commands: what was measured, and what is assumed.
 
-    Try it: coterie plan group orders --bootstrap localhost:9092 > group.toml
+    Try it: coterie plan group orders --bootstrap localhost:9092
     """
     from coterie.cli.plan import show_group
 

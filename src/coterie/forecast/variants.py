@@ -135,20 +135,20 @@ class Requirement:
 
     def __str__(self) -> str:
         at = "max" if self.percentile == 100 else f"p{self.percentile:g}"
-        return f"{self.cost}@{at}<={self.most:g}"
+        return f"{self.cost}@{at} of at most {self.most:g}"
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Parse COST<=NUMBER or COST@p99<=NUMBER; without a percentile, p90."""
-    left, sign, right = text.replace(" ", "").partition("<=")
+    """Parse COST=NUMBER or COST@p99=NUMBER, the most that a cost may be; without a percentile, p90."""
+    left, sign, right = text.replace(" ", "").partition("=")
     name, _, percentile = left.partition("@")
-    rule = f"give COST@PERCENTILE<=NUMBER, as in worst_lag_s@p99<=10; the costs are {', '.join(COSTS)}"
+    rule = f"give COST@PERCENTILE=NUMBER, as in worst_lag_s@p99=10; the costs are {', '.join(COSTS)}"
     if not sign or name not in COSTS:
-        raise CoterieError(f"--require {text!r} is not a requirement: {rule}")
+        raise CoterieError(f"--at-most {text!r} is not a bound: {rule}")
     try:
         return Requirement(name, percentile_name(percentile or "p90"), float(right), text)
     except ValueError as error:
-        raise CoterieError(f"--require {text!r}: {error}; {rule}") from None
+        raise CoterieError(f"--at-most {text!r}: {error}; {rule}") from None
 
 
 # --- the best one -----------------------------------------------------------------------------------------------------
