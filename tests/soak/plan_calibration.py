@@ -461,7 +461,7 @@ def report(options: argparse.Namespace, size: Size, results: Mapping[str, list[M
         restarts = [one.restart_s for one in found if one.restart_s is not None]
         simulated = forecast(SITUATIONS[name], size, median(restarts) if restarts else None)
         rows = judged(found, simulated, size.heartbeat_ms / 1_000)
-        kept[name] = rows
+        kept[name] = {**rows, "restart_s": restarts}
         cells = []
         for head, row in rows.items():
             mark = {True: "", False: " !", None: " ?"}[row["agrees"]]

@@ -39,15 +39,18 @@ from coterie.sim.world import Broken, Observer, World
 TOPICS_MS = 500
 JOIN_MS = 1_000
 JOIN_WITHIN_MS = 2_000
-RECORDS_MS = 15_000
+SPREAD_MS = 12_000
+"""When heartbeats are spread. After a rebalance all members send theirs at the same moment, and each is a little late
+each time, so that they are at any moment in a group that has run for long. Here each process pauses once for that."""
+MOST_SPREAD_MS = 10_000
+RECORDS_MS = 25_000
 """When the first records are produced: the group has settled by then."""
-NORMAL_MS = 30_000
+NORMAL_MS = 35_000
 """The lag from then on is what is normal for the group."""
-BEGIN_MS = 75_000
-"""When the change begins. Heartbeats have spread by then."""
-DRIFT_PPM = 20_000
-"""The largest difference in speed between clocks, by which heartbeats spread as they do in a group that runs for long:
-after a rebalance all members send theirs at the same moment, and each is a little late each time."""
+BEGIN_MS = 60_000
+"""When the change begins."""
+DRIFT_PPM = 500
+"""The largest difference in speed between clocks."""
 SAMPLE_MS = 1_000
 QUIET_MS = 10_000
 """A run ends when the group was as before for this long."""
@@ -282,12 +285,26 @@ class SimulatedGroup(World):
         for member in self.model.members:
             at_ms = JOIN_MS + rng.randrange(JOIN_WITHIN_MS)
             self.schedule.at(at_ms, lambda slot: self.start(slot, self.model), member.name)
+        self.schedule.at(SPREAD_MS, self._spread_heartbeats, rng)
         self._run_until(BEGIN_MS)
         if not self.is_all_read:
             raise CoterieError(
                 f"the group does not settle within {BEGIN_MS // 1_000} s, before anything is done: "
                 f"{self.costs.why_not_settled()}"
             )
+
+    def _spread_heartbeats(self, rng: Random) -> None:
+        """Pause each process for one to two heartbeat intervals: it sends a heartbeat when it goes on."""
+        found = self.model.consumer_settings()
+        beat_ms = found.heartbeat_interval_ms
+        if found.group_protocol == "consumer":
+            beat_ms = self.machine.settings.group_consumer_heartbeat_interval_ms
+        bounds = (MOST_SPREAD_MS, self.model.detection_bound_ms, found.max_poll_interval_ms)
+        beat_ms = min(beat_ms, min(bounds) * 2 // 5)  # twice that is within the session
+        for consumer in self.consumers.values():
+            if not consumer.is_paused:
+                consumer.pause()
+                self.schedule.after(beat_ms + rng.randrange(beat_ms + 1), lambda one: one.resume(), consumer)
 
     def make(self, change: Change) -> int:
         """Make the change, and run until the group is as before. Return when the change had ended."""
