@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coterie.errors import CoterieError
+from coterie.facts import MemberJoined
 from coterie.forecast import (
     Autoscale,
     Change,
@@ -136,4 +137,12 @@ def test_changes_in_turn_cost_what_both_cost() -> None:
 def test_the_owners_of_a_world_can_be_drawn() -> None:
     owners = simulate_owners(Question(model(), Deploy()), 1)
     assert {one.partition for one in owners.intervals} == {("t", number) for number in range(6)}
-    assert len(owners.rebalances) == 6 and owners.joins
+    assert len(owners.rebalances) == 6
+
+
+@pytest.mark.parametrize(
+    ("order", "wanted"), [("listed", ["c0.2", "c1.2", "c2.2"]), ("reversed", ["c2.2", "c1.2", "c0.2"])]
+)
+def test_members_are_deployed_in_the_order_that_was_asked_for(order: str, wanted: list[str]) -> None:
+    joins = simulate_owners(Question(model(), Deploy(order=order)), 1).joins
+    assert [one.client_id for one in joins if isinstance(one, MemberJoined)][3:] == wanted

@@ -70,7 +70,7 @@ class Deploy(Change):
 
     def script(self, group: SimulatedGroup, rng: Random) -> Script:
         new = group.model.with_settings(self.settings)
-        slots = list(group.consumers)
+        slots = group.running
         if self.order == "random":
             rng.shuffle(slots)
         elif self.order == "reversed":

@@ -162,6 +162,11 @@ class SimulatedGroup(World):
 
     # --- what a change does
 
+    @property
+    def running(self) -> list[str]:
+        """Return the running members in the order of the group's file."""
+        return [slot for slot in self._places if slot in self.consumers]
+
     def start(self, slot: str, model: GroupModel) -> None:
         """Start a process, with the settings of that group."""
         self.consumer(slot, model.habits(self._places[slot]))

@@ -27,7 +27,7 @@ MORE = """
 .picture .high { stroke-width: 1; stroke-dasharray: 4 3; }
 .picture .dot, .picture .legend { fill: hsl(var(--hue) var(--sat) var(--light)); }
 .picture .front { stroke: var(--ink); stroke-width: 2; }
-.best td { font-weight: 600; }
+.best td { font-weight: 600; } pre { white-space: pre-wrap; }
 """
 
 
