@@ -17,7 +17,7 @@ RUNS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page
+.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ night: venv ## a night of scripted misfortune with real clients on both brokers:
 watch-soak: venv ## kill coterie watch 30 times while groups commit and rebalance, on both brokers: its ledger has every record, once (KILLS=, SEED=); needs Java
 	PYTHONPATH=tests $(BIN)/python tests/soak/watch_restarts.py --kills $(if $(filter 300,$(KILLS)),30,$(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+plan-calibration: venv ## ten situations with real members on both brokers, and what coterie plan says about them; needs Java, takes ten minutes (RUNS=, ONLY="crash-eager,deploy-eager")
+	for broker in coterie apache; do PYTHONPATH=tests $(BIN)/python tests/soak/plan_calibration.py --on $$broker --runs $(or $(RUNS),1) $(if $(ONLY),--only $(ONLY)) $(ARGS); done
+
 corruption: venv ## every file of a data directory, damaged in every way, after a stop and after kill -9: each damage is repaired, refused or reported (SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/corruption.py $(if $(SEED),--seed $(SEED))
 
@@ -115,7 +118,7 @@ conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, a
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py tests/clients/test_our_commands.py tests/cli/test_live_page.py)
 
 spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed (MINUTES=, SEED=)
-	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py
+	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py tests/spark/test_sweep.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
 

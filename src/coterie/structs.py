@@ -17,9 +17,22 @@ from typing import Any, TypeVar
 
 from msgspec import NODEFAULT as REQUIRED
 from msgspec import Struct as DataStruct
-from msgspec import field, json, structs
+from msgspec import ValidationError as InvalidDataError
+from msgspec import convert, field, json, structs
 
-__all__ = ["REQUIRED", "DataStruct", "asdict", "default_of", "field", "field_names", "is_data", "replace", "to_json"]
+__all__ = [
+    "REQUIRED",
+    "DataStruct",
+    "InvalidDataError",
+    "asdict",
+    "convert",
+    "default_of",
+    "field",
+    "field_names",
+    "is_data",
+    "replace",
+    "to_json",
+]
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from coterie.cli.app import app
 from coterie.cli.sim import parse_numbers
 from coterie.errors import CoterieError
+from coterie.facts import RebalanceStarted
 from coterie.sim.invariants import INVARIANTS
 from coterie.sim.plan import Plan
 from coterie.sim.run import Outcome, simulate
@@ -36,10 +37,35 @@ def test_one_seed_prints_its_plan_first_and_then_what_was_exercised() -> None:
     assert "requests by group state:" in out and "rebalances: new member" in out and "1 seeds, 0 failed" in out
 
 
-def test_many_seeds_and_the_story() -> None:
-    code, out = call("--seeds", "0-2", "--workload", "flapping", "--story", *SHORT)
+def test_many_seeds_and_every_step() -> None:
+    code, out = call("--seeds", "0-2", "--workload", "flapping", "--grid", *SHORT)
     assert code == 0
     assert out.count("at_ms") == 3 and "3 seeds, 0 failed" in out
+
+
+@pytest.mark.parametrize("seed", ["1", "7", "11"])
+def test_a_story_is_one_screen_with_who_what_and_how_to_see_every_step(seed: str) -> None:
+    code, out = call("--seed", seed, "--story", "--hours", "0.1")
+    story = out.splitlines()[: out.splitlines().index(next(line for line in out.splitlines() if "fingerprint" in line))]
+    assert code == 0 and len(story) <= 40 and all(len(line) <= 110 for line in story[:-1])
+    assert story[0].startswith(f"seed {seed}: ") and any(line.startswith("Faults: ") for line in story)
+    assert "All invariants held" in out and "rebalances (" in out and "at_ms" not in out
+    assert story[-1].startswith(f"Every step: coterie sim --seed {seed} ") and story[-1].endswith(" --grid")
+
+
+def test_the_story_of_a_failure_says_what_broke_and_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoRebalance(Observer):
+        name = "no rebalance"
+
+        def on_fact(self, _machine: object, fact: object) -> None:
+            if isinstance(fact, RebalanceStarted):
+                self.fails("there was one")
+
+    monkeypatch.setattr("coterie.sim.run.INVARIANTS", (*INVARIANTS, NoRebalance))
+    code, out = call("--seed", "3", "--workload", "steady", "--story", "--no-shrink", *SHORT)
+    summary = out.partition("Every step: ")[0]
+    assert code == 1
+    assert "BROKEN at " in summary and "no rebalance: there was one" in summary and "| join " in summary, summary
 
 
 def test_a_failure_is_exit_status_1_with_its_seed_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,9 +59,9 @@ class Running:
 
 
 @contextmanager
-def running(name: str, directory: Path) -> Iterator[Running]:
+def running(name: str, directory: Path, settings: dict[str, str] = BROKER) -> Iterator[Running]:
     if name == "apache":
-        with ApacheKafka(BROKER, loggers={"org.apache.kafka.coordinator.group": "INFO"}) as kafka:
+        with ApacheKafka(settings, loggers={"org.apache.kafka.coordinator.group": "INFO"}) as kafka:
 
             def restart_kafka() -> None:
                 kafka.stop()
@@ -69,7 +69,7 @@ def running(name: str, directory: Path) -> Iterator[Running]:
 
             yield Running(kafka.bootstrap, kafka.log, restart_kafka)
         return
-    with BrokerProcess(directory, BROKER) as broker:
+    with BrokerProcess(directory, settings) as broker:
 
         def restart() -> None:
             broker.stop()

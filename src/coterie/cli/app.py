@@ -17,6 +17,7 @@ from coterie.cli.groups_app import groups_app
 from coterie.cli.migrate_app import migrate
 from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets, use_profile
 from coterie.cli.pipeline_app import pipeline_app
+from coterie.cli.plan_app import plan_app
 from coterie.cli.topics_app import topics_app
 from coterie.cli.transactions_app import transactions_app
 from coterie.cli.web_command import (
@@ -41,6 +42,7 @@ app.add_typer(groups_app, name="groups")
 app.add_typer(transactions_app, name="transactions")
 app.add_typer(acls_app, name="acls")
 app.add_typer(pipeline_app, name="pipeline")
+app.add_typer(plan_app, name="plan")
 app.command("web")(web_command)
 app.command()(watch)
 app.command()(explain)
@@ -473,7 +475,8 @@ def sim(
     drop: Annotated[
         str | None, typer.Option(metavar="NUMBERS", help="Steps to leave out (printed with a shrunk failure).")
     ] = None,
-    story: Annotated[bool, typer.Option("--story", help="Print what happened, as a table.")] = False,
+    story: Annotated[bool, typer.Option("--story", help="Print what happened, on one screen.")] = False,
+    grid: Annotated[bool, typer.Option("--grid", help="Print every step, as a table.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Shrink the first failure to fewer steps.")
@@ -503,6 +506,7 @@ def sim(
         nodes=nodes,
         drop=drop,
         story=story,
+        full_grid=grid,
         jobs=jobs,
         shrinks=shrink,
     )

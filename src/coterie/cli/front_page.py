@@ -15,7 +15,7 @@ from coterie.cli.output import complain, message_of
 from coterie.errors import CoterieError
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
-    "Kafka consumer groups in Python: run a broker, work with it or any cluster": {
+    "Kafka consumer groups in Python. Run a broker; work with it or any cluster": {
         "serve": "run a broker for any Kafka client",
         "demo": "watch a group: members join, leave, crash",
         "repair": "check a data directory for damage, and repair it",
@@ -34,6 +34,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "report": "write that page as one file, from a data directory",
         "pipeline": "export group history to Parquet (needs Spark)",
         "assign": "compare assignors for a group and a change",
+        "plan": "forecast what a deploy or a setting will cost",
         "sim": "simulate groups with random faults, from a seed",
         "compare-designs": "compare the four designs of consumer groups",
     },
@@ -60,11 +61,11 @@ class FrontPage(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """Write the two options here, which leaves room for the commands."""
-        formatter.write_usage(ctx.command_path, "[--version] [--profile NAME] COMMAND [--help]")
+        """Write the options here, which leaves room for the commands."""
+        formatter.write_usage(ctx.command_path, "[--version] [--profile NAME] COMMAND [--help] ...")
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write nothing: the first section says it."""
+        """Write nothing: the first section says what it is, and the usage how to get help."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  its arguments are typer's
         widest = max(len(name) for rows in SECTIONS.values() for name in rows)

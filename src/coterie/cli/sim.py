@@ -18,6 +18,8 @@ import typer
 from coterie.errors import CoterieError
 from coterie.sim.plan import Plan
 from coterie.sim.run import Account, Outcome, shrink, simulate
+from coterie.sim.summary import SummaryObserver
+from coterie.sim.world import Observer, World
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -46,6 +48,7 @@ def sim(
     nodes: int | None,
     drop: str | None,
     story: bool,
+    full_grid: bool,
     jobs: int,
     shrinks: bool,
 ) -> None:
@@ -59,16 +62,18 @@ def sim(
         nodes=nodes,
         drop=parse_numbers(drop) if drop else (),
     )
-    if len(numbers) == 1:
+    if len(numbers) == 1 and not story:
         for line in (*draw(numbers[0]).lines(), *draw(numbers[0]).script()):
             typer.echo(line)
     tally = _Tally(len(numbers))
     is_interrupted = False
     try:
         with _interrupts() as raise_if_interrupted:
-            for outcome in _outcomes(draw, numbers, jobs, story=story):
+            for outcome in _outcomes(draw, numbers, jobs, story=story, full_grid=full_grid):
                 tally.add(outcome)
-                if story:
+                for line in outcome.summary:
+                    typer.echo(line)
+                if full_grid:
                     typer.echo(outcome.story)
                 if len(numbers) == 1:
                     typer.echo(f"fingerprint {outcome.fingerprint}")
@@ -149,8 +154,8 @@ class _Tally:
         typer.echo(f"{done} seeds, {self._failures} failed, {wall_s:.1f} s, {cpu_s:.1f} s of CPU")
 
 
-def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int, *, story: bool) -> Iterator[Outcome]:
-    run = partial(_run, draw, story=story)
+def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int, *, story: bool, full_grid: bool) -> Iterator[Outcome]:
+    run = partial(_run, draw, story=story, full_grid=full_grid)
     if jobs == 1 or len(numbers) == 1:
         yield from map(run, numbers)
         return
@@ -161,10 +166,22 @@ def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int, *, story: bool
         pool.shutdown(cancel_futures=True)
 
 
-def _run(draw: partial[Plan], seed: int, *, story: bool) -> Outcome:
-    outcome = simulate(draw(seed))
-    if outcome.held and not story:
+def _run(draw: partial[Plan], seed: int, *, story: bool, full_grid: bool) -> Outcome:
+    outcome = _with_summary(draw(seed)) if story else simulate(draw(seed))
+    if outcome.held and not full_grid:
         outcome.steps = ()  # it would travel between processes for nothing
+    return outcome
+
+
+def _with_summary(plan: Plan) -> Outcome:
+    watching: list[SummaryObserver] = []
+
+    def watch(world: World) -> Observer:
+        watching.append(SummaryObserver(world))
+        return watching[0]
+
+    outcome = simulate(plan, [watch])
+    outcome.summary = list(watching[0].lines(outcome))
     return outcome
 
 

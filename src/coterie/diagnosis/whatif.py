@@ -19,7 +19,7 @@ from coterie.sim.consumer import Habits
 from coterie.sim.machine import Machine
 from coterie.sim.plan import Plan
 from coterie.sim.run import simulate
-from coterie.sim.steps import Come, Leave, PlanStep
+from coterie.sim.steps import Come, Leave, PlanStep, Restart
 from coterie.sim.world import Observer, World
 from coterie.structs import replace
 
@@ -119,7 +119,7 @@ def _run(variant: _Variant, members: int, slots: Sequence[_Slot], partitions: in
     steps: list[PlanStep] = [Come(at_ms=FIRST_MS, slot=name, habits=one) for name, one in habits.items()]
     for slot in slots:
         steps.append(Leave(at_ms=slot.stops_ms, slot=slot.name))
-        steps.append(_Restarts(at_ms=slot.starts_ms, slot=slot.name, habits=habits[slot.name]))
+        steps.append(Restart(at_ms=slot.starts_ms, slot=slot.name, habits=habits[slot.name]))
     length = max(slot.starts_ms for slot in slots) + TAIL_MS
     plan = Plan(
         1,
@@ -141,18 +141,6 @@ def _run(variant: _Variant, members: int, slots: Sequence[_Slot], partitions: in
     simulate(plan, [watch])
     deployment = [one for one in observer[0].ledger.rebalances_of(GROUP) if one.began_ms >= observer[0].begin_ms]
     return Saving(variant.name, len(deployment), sum(one.unassigned_ms or 0 for one in deployment))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Restarts(PlanStep):
-    """A process starts in the place of another, as soon as that has ended."""
-
-    slot: str
-    habits: Habits
-
-    def begin(self, world: World) -> None:
-        if world.consumer(self.slot, replace(self.habits)) is None:
-            world.schedule.after(100, lambda _about: self.begin(world), None)
 
 
 class _Counting(Observer):

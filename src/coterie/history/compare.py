@@ -39,7 +39,7 @@ from coterie.sim.faults import BrokerPaused, CutOff, Paused
 from coterie.sim.machine import Machine
 from coterie.sim.plan import Plan
 from coterie.sim.run import simulate
-from coterie.sim.steps import Come, FaultStep, Leave, PlanStep, Undo
+from coterie.sim.steps import Come, Crash, FaultStep, Leave, PlanStep, Restart, Undo
 from coterie.sim.world import Observer, World
 from coterie.structs import replace
 
@@ -132,7 +132,6 @@ SETTINGS: Mapping[str, object] = {
     "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
     "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
 }
-RETRY_MS = 100
 RECORD_MS = 2_000
 DRIFT_PPM = 20_000
 """The largest difference in speed between the clocks of hosts. After a rebalance, all members send their heartbeats at
@@ -176,11 +175,11 @@ def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[Plan
         case ActionKind.JOIN:
             return [Come(at_ms=at_ms, slot=who, habits=habits)]
         case ActionKind.CRASH:
-            return [_Crashes(at_ms=at_ms, slot=who)]
+            return [Crash(at_ms=at_ms, slot=who)]
         case ActionKind.STOP:
             return [Leave(at_ms=at_ms, slot=who)]
         case ActionKind.RESTART:
-            return [_Restarts(at_ms=at_ms, slot=who, habits=renewed)]
+            return [Restart(at_ms=at_ms, slot=who, habits=renewed)]
         case ActionKind.STOP_BROKER:
             return [_CoordinatorStops(at_ms=at_ms, for_ms=for_ms)]
         case ActionKind.PAUSE:
@@ -191,27 +190,6 @@ def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[Plan
             return [BrokerPaused(at_ms=at_ms, for_ms=for_ms)]
         case ActionKind.LAG:
             return []  # there is no ZooKeeper
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Crashes(PlanStep):
-    slot: str
-
-    def begin(self, world: World) -> None:
-        consumer = world.consumers.get(self.slot)
-        if consumer is not None:
-            world.crash(consumer)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Restarts(PlanStep):
-    slot: str
-    habits: Habits
-
-    def begin(self, world: World) -> None:
-        """Start the new consumer when the old one has ended."""
-        if world.consumer(self.slot, replace(self.habits)) is None:
-            world.schedule.after(RETRY_MS, lambda _about: self.begin(world), None)
 
 
 class _CoordinatorStops(FaultStep):

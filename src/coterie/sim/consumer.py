@@ -223,12 +223,12 @@ class ConsumerProcess(Client):
     # --- the user -----------------------------------------------------------------------------------------------------
 
     async def live(self) -> None:
-        client, habits = self._client, self.habits
+        client = self._client
         self._subscribe()
         while self._closing is None:
             self.user = User.POLLING
             try:
-                records = await client.poll(habits.poll_ms / 1000)
+                records = await client.poll(self._poll_ms() / 1000)
             except WakeupError:
                 continue
             except CoterieError as error:
@@ -240,9 +240,16 @@ class ConsumerProcess(Client):
                     return
                 await self._failed(error)
                 continue
-            if records:
-                await self._process(records)
+            await self._polled(records)
         await self._close(*self._closing)
+
+    def _poll_ms(self) -> int:
+        """Return for how long the next poll waits at most."""
+        return self.habits.poll_ms
+
+    async def _polled(self, records: Sequence[Any]) -> None:
+        if records:
+            await self._process(records)
 
     def _fails(self, error: CoterieError) -> None:
         self.world.failed(self, error)

@@ -348,6 +348,8 @@ class Outcome:
     """The invariant that failed, if one did."""
     what: str = ""
     at_ms: int = 0
+    summary: Sequence[str] = ()
+    """The run on one screen, if it was asked for (`summary.py`)."""
 
     @property
     def story(self) -> str:

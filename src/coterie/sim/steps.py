@@ -89,6 +89,31 @@ class Leave(PlanStep):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Crash(PlanStep):
+    slot: str
+
+    def begin(self, world: World) -> None:
+        consumer = world.consumers.get(self.slot)
+        if consumer is not None:
+            world.crash(consumer)
+
+
+RETRY_MS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restart(PlanStep):
+    """A process starts in the place of another, as soon as that has ended."""
+
+    slot: str
+    habits: Habits
+
+    def begin(self, world: World) -> None:
+        if world.consumer(self.slot, replace(self.habits)) is None:
+            world.schedule.after(RETRY_MS, lambda _about: self.begin(world), None)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Replace(PlanStep):
     """A second process with the same instance id starts while the first still runs (KIP-345), which is fenced."""
 

@@ -174,13 +174,16 @@ class World:
         if habits.is_consumer_protocol:
             self.consumer_protocol_groups.add(habits.group_id)
         life = self._lives[name] = self._lives.get(name, 0) + 1
-        make = ConsumerProcess if habits.transactional_id is None else TransactionalProcess
-        consumer = make(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
+        consumer = self.process_type(habits)(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
         consumer.slot = name
         self.consumers[name] = consumer
         self._each("came", consumer)
         consumer.begin()
         return consumer
+
+    def process_type(self, habits: Habits) -> type[ConsumerProcess]:
+        """Return the class of the process that a consumer with these habits has."""
+        return ConsumerProcess if habits.transactional_id is None else TransactionalProcess
 
     def displace(self, name: str, habits: Habits) -> None:
         """Start another process of that name beside the one that runs."""

@@ -1,0 +1,371 @@
+"""`coterie plan`: read a group, simulate a change many times, and print what it costs and what would be better."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import time
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from coterie.cli.diagnosis_sources import CATCH_UP_S, DiagnosisOptions, gather, watching
+from coterie.cli.options import CommandError
+from coterie.cli.output import Rows, show, show_objects
+from coterie.cli.sim import parse_numbers
+from coterie.diagnosis.recorded_group import recorded_group
+from coterie.errors import CoterieError
+from coterie.extras import how_to_install
+from coterie.forecast.changes import Change
+from coterie.forecast.costs import COSTS, WorldCost
+from coterie.forecast.group_model import GroupModel, group_file, parse_group, settings_of
+from coterie.forecast.simulated_group import Question, simulate_group, simulate_owners
+from coterie.forecast.variants import (
+    AS_IT_IS,
+    Choice,
+    Forecast,
+    Requirement,
+    World,
+    advice,
+    choose,
+    forecasts,
+    parse_requirement,
+    tune,
+    variants_of,
+)
+from coterie.java import why_no_java
+from coterie.structs import field_names
+
+if TYPE_CHECKING:
+    from coterie.cli.options import OutputChoice
+
+PROGRESS_S = 2.0
+MEASURE_S = 10.0
+PAGE, TABLE = "plan.html", "worlds.csv"
+SHOWN = ("rebalances", "unassigned_s", "unread_s", "records_delayed", "worst_lag_s", "catch_up_s", "duplicates")
+"""The costs of the plain table; `wide` has all."""
+PERCENTILES = (10, 50, 90, 99)
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """The group to read, the variants to try, and the way to run them."""
+
+    file: Path | None
+    group: str | None
+    ledger: Path | None
+    bootstrap: str | None
+    config: Path | None
+    settings: Sequence[str]
+    compare: Sequence[str]
+    requirements: Sequence[Requirement]
+    seeds: Sequence[int]
+    jobs: int
+    out: Path | None
+    spark: bool
+    master: str | None
+    output: str
+
+    @classmethod
+    def of(
+        cls,
+        file: Path | None,
+        *,
+        set_: Sequence[str] | None,
+        compare: Sequence[str] | None,
+        at_most: Sequence[str] | None,
+        seeds: str,
+        jobs: int | None,
+        output: OutputChoice,
+        **more: Any,
+    ) -> PlanOptions:
+        if more["spark"] and more["out"] is None:
+            raise CommandError("--spark needs --out DIR: its tables are written there")
+        return cls(
+            file,
+            settings=set_ or (),
+            compare=compare or (),
+            requirements=[parse_requirement(one) for one in at_most or ()],
+            seeds=parse_numbers(seeds),
+            jobs=jobs or os.cpu_count() or 1,
+            output=output.value,
+            **more,
+        )
+
+
+def ask(change: Change, options: PlanOptions) -> None:
+    """Forecast a change, and its variants."""
+    question = Question(_model(options), change, AS_IT_IS)
+    _say_load(question.model)
+    runner = _runner(options)
+    found = forecasts(variants_of(question, options.compare), options.seeds, runner)
+    _answer(found, options, "unread_s", is_interrupted=runner.is_interrupted)
+
+
+def ask_tune(change: Change, options: PlanOptions, minimize: str) -> None:
+    """Search for settings."""
+    if minimize not in COSTS:
+        raise CommandError(f"--minimize {minimize}: the costs are {', '.join(COSTS)}")
+    question = Question(_model(options), change, AS_IT_IS)
+    _say_load(question.model)
+    runner = _runner(options)
+    found = tune(question, options.requirements, options.seeds, runner, minimize, _note)
+    _answer(found, options, minimize, is_interrupted=runner.is_interrupted)
+
+
+def show_group(group: str, *, ledger: Path | None, bootstrap: str | None, config: Path | None, seconds: float) -> None:
+    typer.echo(group_file(_recorded(group, ledger, bootstrap, config, seconds)), nl=False)
+
+
+def _note(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+# --- the group --------------------------------------------------------------------------------------------------------
+
+
+def _model(options: PlanOptions) -> GroupModel:
+    if (options.file is None) == (options.group is None):
+        raise CommandError(
+            "give either a FILE with the group, or --group NAME with --ledger DIR or --bootstrap HOST:PORT"
+        )
+    if options.file is not None:
+        model = _read(options.file)
+    else:
+        assert options.group is not None
+        model = _recorded(options.group, options.ledger, options.bootstrap, options.config, MEASURE_S)
+    return model.with_settings(settings_of(options.settings))
+
+
+def _read(file: Path) -> GroupModel:
+    text = file.read_text(encoding="utf-8")
+    try:
+        data = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CommandError(f"{file} cannot be read: {error}") from None
+    if not isinstance(data, dict):
+        raise CommandError(f"{file} is not a group: it must be an object. docs/plan.md has the format")
+    return parse_group(data, str(file))
+
+
+def _recorded(
+    group: str, ledger: Path | None, bootstrap: str | None, config: Path | None, seconds: float
+) -> GroupModel:
+    """Read a group from a ledger, or measure a live one for some seconds."""
+    sources = DiagnosisOptions(bootstrap, config, ledger=ledger, group=group)
+    if not sources.is_live:
+        return recorded_group(gather(sources, _note, time.time_ns() // 1_000_000)[group])
+    with watching(sources) as watch:
+        watch.catch_up(CATCH_UP_S)
+        watch.sample([group])
+        _note(f"measuring group {group} for {seconds:g} s")
+        until = time.monotonic() + seconds  # noqa: TID251
+        while time.monotonic() < until:  # noqa: TID251
+            watch.poll(min(max(until - time.monotonic(), 0.05), 1.0))  # noqa: TID251
+        watch.sample([group])
+        found = watch.histories()
+    if group not in found:
+        raise CommandError(f'nothing is known about group "{group}"; coterie groups list lists the groups')
+    return recorded_group(found[group])
+
+
+def _say_load(model: GroupModel) -> None:
+    if model.load > 1:
+        _note(
+            f"the group falls behind without any change: {model.records_per_s:g} records/s need {model.load:.0%} of "
+            "the time of its members. Check records_per_s and ms_per_record"
+        )
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+
+def _runner(options: PlanOptions) -> _Local | _OnSpark:
+    return _OnSpark(options) if options.spark else _Local(options.jobs)
+
+
+class _Local:
+    """Runs worlds in this process, or in several."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self.is_interrupted = False
+
+    def __call__(self, worlds: Sequence[World]) -> Iterator[WorldCost]:
+        """Run them in order. After Ctrl-C, those that have ended are kept."""
+        began = said = time.monotonic()  # noqa: TID251
+        try:
+            for done, cost in enumerate(self._costs(worlds), 1):
+                yield cost
+                now = time.monotonic()  # noqa: TID251
+                if now - said > PROGRESS_S and done < len(worlds):
+                    said = now
+                    left = (now - began) / done * (len(worlds) - done)
+                    _note(f"{done} of {len(worlds)} worlds, about {left:.0f} s left")
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+
+    def _costs(self, worlds: Sequence[World]) -> Iterator[WorldCost]:
+        if self.is_interrupted:
+            return
+        if self._jobs == 1 or len(worlds) == 1:
+            yield from map(_world, worlds)
+            return
+        pool = ProcessPoolExecutor(self._jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+        try:
+            yield from pool.map(_world, worlds)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _world(world: World) -> WorldCost:
+    return simulate_group(*world)
+
+
+class _OnSpark:
+    """Runs worlds as tasks of Spark. Its table is a directory of Parquet files for each call."""
+
+    def __init__(self, options: PlanOptions) -> None:
+        assert options.out is not None
+        self._out, self._master = options.out, options.master
+        self.is_interrupted = False
+        self._calls = 0
+
+    def __call__(self, worlds: Sequence[World]) -> Iterable[WorldCost]:
+        try:
+            from coterie.spark.sweep import sweep
+        except ImportError as missing:
+            raise CoterieError(
+                f"{missing}: --spark needs Spark, and Java 17 or later: {how_to_install('spark')}"
+            ) from None
+        no_java = why_no_java("Spark", 17)
+        if no_java is not None:
+            raise CoterieError(no_java)
+        self._calls += 1
+        return sweep(worlds, str(self._out / f"worlds-{self._calls}.parquet"), self._master, _note)
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+def _answer(found: Sequence[Forecast], options: PlanOptions, minimize: str, *, is_interrupted: bool) -> None:
+    if not found[0].costs:
+        raise typer.Exit(INTERRUPTED)
+    if is_interrupted:
+        _note(f"interrupted: the answer rests on {len(found[0].costs)} of {len(options.seeds)} seeds")
+    choice = choose(found, options.requirements, minimize)
+    paste = advice(choice)
+    if options.output in {"json", "yaml"}:
+        show_objects([_object(choice, found, paste)], options.output)
+    else:
+        show(_rows(found, options.output), options.output)
+    if options.output == "table":
+        _print_text(choice, found, paste)
+    if options.out is not None:
+        _write(options.out, choice, found, paste, has_table=not options.spark)
+    if is_interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if not choice.meets_all:
+        raise typer.Exit(1)
+
+
+def _rows(found: Sequence[Forecast], output: str) -> Rows:
+    names = SHOWN if output == "table" else tuple(COSTS)
+    if output == "table":  # a cost that matters in this question
+        names += tuple(
+            name
+            for name in ("detection_s", "evictions")
+            if any(value for one in found for value in one.spread(name).values)
+        )
+    rows = [(one.question.name, *(one.spread(name).text for name in names)) for one in found]
+    return Rows(("VARIANT", *(COSTS[name].title.upper() for name in names)), rows)
+
+
+def _print_text(choice: Choice, found: Sequence[Forecast], paste: Sequence[str]) -> None:
+    question = found[0].question
+    members, partitions = len(question.model.members), question.model.partitions
+    typer.echo("")
+    typer.echo(f"{question.change.described}; {members} members, {partitions} partitions, {len(found[0].costs)} seeds")
+    typer.echo("Each figure is the median, with p10-p90 in brackets.")
+    if not all(cost.is_stable for one in found for cost in one.costs):
+        bad = [one.question.name for one in found if not all(cost.is_stable for cost in one.costs)]
+        typer.echo(f"Partitions were left without an owner at the end: {', '.join(bad)}")
+    if len(found) > 1 or choice.requirements:
+        typer.echo("")
+        typer.echo(f"Recommendation: {choice.reason}")
+        for line in paste:
+            typer.echo(f"  {line}")
+    typer.echo("")
+    typer.echo("It rests on:")
+    for name, origin in question.model.origins.items():
+        typer.echo(f"  {name:14} {origin}")
+
+
+def _object(choice: Choice, found: Sequence[Forecast], paste: Sequence[str]) -> dict[str, Any]:
+    question = found[0].question
+    return {
+        "group": question.model.group_id,
+        "question": question.change.described,
+        "seeds": len(found[0].costs),
+        "variants": [
+            {
+                "name": one.question.name,
+                "settings": dict(one.question.model.settings),
+                "costs": {name: _percentiles(one, name) for name in COSTS},
+            }
+            for one in found
+        ],
+        "recommendation": {
+            "variant": choice.best.question.name,
+            "reason": choice.reason,
+            "meets_requirements": choice.meets_all,
+            "paste": list(paste),
+        },
+        "rests_on": {name: str(origin) for name, origin in question.model.origins.items()},
+    }
+
+
+def _percentiles(one: Forecast, name: str) -> dict[str, float | str] | str:
+    spread = one.spread(name)
+    if not spread.values:
+        return "did not occur"
+    found = {f"p{percentile}": spread.at(percentile) for percentile in PERCENTILES}
+    return {key: "never" if value == inf else value for key, value in found.items() if value is not None}
+
+
+def _write(out: Path, choice: Choice, found: Sequence[Forecast], paste: Sequence[str], *, has_table: bool) -> None:
+    """Write the page, and the table of all worlds unless Spark has written it."""
+    from coterie.web.plan_page import PlanPage
+
+    out.mkdir(parents=True, exist_ok=True)
+    shown = [found[0], *([choice.best] if choice.is_change else [])]
+    question = found[0].question
+    page = PlanPage(
+        f"Plan for group {question.model.group_id}",
+        f"{question.change.described}; {len(question.model.members)} members, {question.model.partitions} partitions",
+        found,
+        choice.best,
+        choice.reason,
+        paste,
+        question.model.origins,
+        {one.question.name: simulate_owners(one.question, one.costs[0].seed) for one in shown},
+    )
+    (out / PAGE).write_text(page.html(), encoding="utf-8")
+    _note(str(out / PAGE))
+    if has_table:
+        names = [name for name in field_names(WorldCost) if name != "lag_s"]
+        with (out / TABLE).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["variant", *names])
+            for one in found:
+                writer.writerows([one.question.name, *(getattr(cost, name) for name in names)] for cost in one.costs)
+        _note(str(out / TABLE))
