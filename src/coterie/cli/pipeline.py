@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -34,11 +35,23 @@ def run_groups(
     records_per_batch: int,
     master: str | None,
 ) -> None:
+    with spark_required():
+        from coterie.spark.pipeline.groups_pipeline import PipelineOptions
+        from coterie.spark.pipeline.submit import run
+
+        options = PipelineOptions(
+            out, kafka_of(bootstrap, config, sets), records_per_batch=records_per_batch, every_s=every
+        )
+        run(options, follow=follow, master=master, say=say)
+
+
+@contextmanager
+def spark_required() -> Iterator[None]:
+    """Say what is missing if Spark or Java is, and say an error of Spark's in one line."""
     try:
         from pyspark.errors import PySparkException  # before the others: what is missing is named by this one
 
-        from coterie.spark.pipeline.groups_pipeline import PipelineOptions
-        from coterie.spark.pipeline.submit import kafka_options, run
+        import coterie.spark.pipeline.submit  # noqa: F401
     except ImportError as missing:
         raise CoterieError(
             f"{missing}: this command needs Spark, and Java 17 or later: {how_to_install('spark')}"
@@ -46,17 +59,22 @@ def run_groups(
     no_java = why_no_java("Spark", 17)
     if no_java is not None:
         raise CoterieError(no_java)
-
-    def say(text: str) -> None:
-        typer.echo(text, err=True)
-
     try:
-        kafka = kafka_options(bootstrap, sets, properties_of(config))
-        kafka = {"kafka.bootstrap.servers": BOOTSTRAP, **kafka}
-        options = PipelineOptions(out, kafka, records_per_batch=records_per_batch, every_s=every)
-        run(options, follow=follow, master=master, say=say)
+        yield
     except PySparkException as error:
         raise CoterieError(_why(error)) from None
+
+
+def say(text: str) -> None:
+    """Report progress on stderr."""
+    typer.echo(text, err=True)
+
+
+def kafka_of(bootstrap: str | None, config: Path | None, sets: Sequence[str]) -> Mapping[str, str]:
+    """Return the settings of the client, as options of the source."""
+    from coterie.spark.pipeline.submit import kafka_options
+
+    return {"kafka.bootstrap.servers": BOOTSTRAP, **kafka_options(bootstrap, sets, properties_of(config))}
 
 
 def _why(error: BaseException) -> str:

@@ -8,31 +8,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from math import ceil
 from threading import Lock
 from typing import Any
 
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coterie.client.admin import Admin
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
-from coterie.errors import CoterieError, KafkaError
+from coterie.errors import CoterieError
 from coterie.ledger.written_facts import FACTS_TOPIC
-from coterie.protocol.consumer_group_records import topic_id_text
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.spark.batch_plan import BatchPlan, OffsetRange
-from coterie.spark.offsets import LATEST
-from coterie.spark.options import SourceOptions, Use, admin_settings
-from coterie.spark.partition_reader import read_range
+from coterie.spark.batch_plan import BatchPlan
 from coterie.spark.pipeline import schemas, tables
+from coterie.spark.pipeline.cluster import log_ends, record_times, topic_names
 from coterie.spark.pipeline.decoding import COMMIT, FACT, GROUP
 from coterie.spark.pipeline.schemas import STATES, TableSchema
 from coterie.spark.source import GroupLogSource
@@ -158,10 +152,6 @@ class ParquetStore:
 ROWS_PER_FILE = 1_000_000
 LOOKED_UP = 10_000
 """The number of records whose age is looked up, those with the most lag first; others get the age of the commit."""
-_TIMES_ARROW = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("committed", pa.int64()), ("record_ms", pa.int64())]
-)
-LOOKUP_TIMEOUT_MS = "10000"
 
 
 @dataclass(frozen=True)
@@ -303,10 +293,10 @@ class GroupsPipeline:
             partitions = [
                 (row["topic"], row["partition"]) for row in last.select("topic", "partition").distinct().collect()
             ]
-            found = _log_ends(self._options.kafka, partitions)
+            found = log_ends(self._options.kafka, partitions)
             ends = self._spark.createDataFrame(found, tables.ENDS)
             waiting = tables.waiting(last, ends).limit(LOOKED_UP)
-            times = _record_times(waiting, self._options.kafka)
+            times = record_times(waiting, self._options.kafka)
             owners = tables.owners(state["groups"])
             lag = tables.lag(last, ends, times, owners, at_ms).persist(StorageLevel.MEMORY_AND_DISK)
             try:
@@ -335,53 +325,3 @@ def _summary(number: int, counts: Mapping[str, int], took_ms: int) -> str:
     total = sum(counts.values())
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     return f"batch {number}: {total:,} records in {took_ms / 1000:.1f} s ({kinds or 'none'})"
-
-
-# --- what the cluster is asked ----------------------------------------------------------------------------------------
-
-
-def topic_names(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of topics by id, as Kafka prints it. Clusters older than topic ids have none."""
-    with Admin(admin_settings(options)) as admin:
-        topics = admin.list_topics(include_internal=True)
-    return {topic_id_text(topic.id.bytes): topic.name for topic in topics if topic.id is not None}
-
-
-def _log_ends(options: Mapping[str, str], partitions: Collection[tuple[str, int]]) -> list[tuple[str, int, int]]:
-    """Return the ends of partitions that exist. If the cluster cannot be asked, that is an error and no lag."""
-    with Admin(admin_settings(options)) as admin:
-        topics = {topic.name for topic in admin.list_topics(include_internal=True)}
-        asked = {TopicPartition(*each): LATEST for each in partitions if each[0] in topics}
-        found = admin.list_offsets(asked) if asked else {}
-    return [(*each, one.offset) for each, one in found.items() if not isinstance(one, KafkaError)]
-
-
-def _record_times(waiting: DataFrame, options: Mapping[str, str]) -> DataFrame:
-    """Look up the time of one record each. Spark's workers do it, so that there can be many."""
-    wanted = {
-        **options,
-        "subscribe": "-",
-        "kafka.max.partition.fetch.bytes": "1",  # the first batch comes whole, however long it is
-        "kafkaConsumer.pollTimeoutMs": LOOKUP_TIMEOUT_MS,
-    }
-    return waiting.mapInArrow(partial(_look_up, SourceOptions.of(wanted, Use.BATCH)), tables.TIMES)
-
-
-def _look_up(source: SourceOptions, batches: Iterable[Any]) -> Iterator[Any]:
-    for batch in batches:
-        rows = [row | {"record_ms": _time_of(source, row)} for row in batch.to_pylist()]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, _TIMES_ARROW)
-
-
-def _time_of(source: SourceOptions, row: Mapping[str, Any]) -> int | None:
-    """Return the time of the first record from the committed offset on; None if it cannot be read."""
-    piece = OffsetRange(row["topic"], row["partition"], row["committed"], row["log_end"])
-    try:
-        for found in read_range(source, piece):
-            times = found.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-            time: int = times[0].as_py()
-            return time if time >= 0 else None
-    except CoterieError:  # deleted, compacted away, or malformed
-        return None
-    return None
