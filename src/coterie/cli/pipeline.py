@@ -33,6 +33,8 @@ def run_groups(
     follow: bool,
     every: float,
     records_per_batch: int,
+    keep: int | None,
+    keep_lag: int | None,
     master: str | None,
 ) -> None:
     with spark_required():
@@ -40,7 +42,12 @@ def run_groups(
         from coterie.spark.pipeline.submit import run
 
         options = PipelineOptions(
-            out, kafka_of(bootstrap, config, sets), records_per_batch=records_per_batch, every_s=every
+            out,
+            kafka_of(bootstrap, config, sets),
+            records_per_batch=records_per_batch,
+            every_s=every,
+            keep_days=keep,
+            keep_lag_hours=keep_lag,
         )
         run(options, follow=follow, master=master, say=say)
 
@@ -99,6 +106,11 @@ TABLE_COLUMNS: Mapping[str, Sequence[str]] = {
         *("group_id", "topic", "partition", "at_ms", "committed", "log_end"),
         *("records_behind", "seconds_behind", "seconds_from"),
     ),
+    "group_lag": ("group_id", "at_ms", "partitions", "owned", "records_behind", "most_behind", "seconds_behind"),
+    "lag_hours": (
+        *("group_id", "topic", "partition", "hour_ms", "measurements"),
+        *("records_behind_max", "records_behind_avg", "seconds_behind_max"),
+    ),
     "health": ("group_id", "state", "members", "records_behind", "seconds_behind", "rebalances_last_hour", "verdict"),
     "skipped": ("kind", "reason", "records", "log_topic", "log_partition", "first_offset", "last_offset"),
 }
@@ -108,10 +120,10 @@ WORDY = frozenset({"CAUSE", "CULPRIT", "MEMBER_ID", "METADATA", "NOTE", "REASON"
 WIDTH = 120
 """The width if there is no terminal."""
 
-_TIMES = ("log_ms", "ended_ms", "at_ms", "began_ms")
+_TIMES = ("log_ms", "ended_ms", "at_ms", "hour_ms", "began_ms")
 """Rows are sorted by the first of these columns that the table has."""
 _PLACE = ("group_id", "topic", "partition")
-_BY_PLACE = frozenset({"lag", "owners", "health"})
+_BY_PLACE = frozenset({"lag", "group_lag", "lag_hours", "owners", "health"})
 """Tables that are sorted by group and partition; the others are sorted by time."""
 _SPANS = frozenset({"duration_ms", "held_ms", "unassigned_ms"})
 """Columns in milliseconds that are durations."""
@@ -201,11 +213,21 @@ def read_table(name: str, out: Path, *, group: str | None = None, last: int | No
 def _dataset(table: TableSchema, out: Path) -> Any:
     import pyarrow.dataset as ds
 
-    folders = sorted((out / table.name).glob("batch=*"), key=lambda each: int(each.name.removeprefix("batch=")))
+    if any((out / table.name).glob("batch=*")):
+        raise CommandError(
+            f"{out} has tables of an earlier release: run `coterie pipeline groups --out {out}`, which migrates them"
+        )
+    folders = sorted((out / table.name).glob("date=*/*"), key=_number)
     if table.is_snapshot:
         folders = folders[-1:]
     files = [str(file) for folder in folders for file in sorted(folder.glob("*.parquet"))]
     return ds.dataset(files, schema=table.arrow, format="parquet")
+
+
+def _number(folder: Path) -> int:
+    """Return the number of a batch, or the time of a measurement; a day that is compacted is older than these."""
+    number = folder.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
 
 
 def _check_group_exists(group: str, out: Path) -> None:

@@ -19,6 +19,8 @@ pipeline_app = typer.Typer(
 Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Directory for tables and checkpoint.")]
 Master = Annotated[str | None, typer.Option(help="Spark master: local[4], or a cluster URL.", show_default="local[*]")]
 
+Keep = Annotated[int | None, typer.Option(min=1, metavar="DAYS", help="Days to keep.", show_default="all")]
+
 
 class FormatChoice(StrEnum):
     json = "json"
@@ -50,6 +52,13 @@ def groups(
         float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: time between batches.")
     ] = 60.0,
     records_per_batch: Annotated[int, typer.Option(min=1, help="Maximum records per batch.")] = 5_000_000,
+    keep: Keep = None,
+    keep_lag: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="HOURS", help="Hours to keep each lag measurement of a partition.", show_default="as --keep"
+        ),
+    ] = None,
     master: Master = None,
     bootstrap: Bootstrap = None,
     config: Config = None,
@@ -73,6 +82,8 @@ def groups(
         follow=follow,
         every=every,
         records_per_batch=records_per_batch,
+        keep=keep,
+        keep_lag=keep_lag,
         master=master,
     )
 
@@ -98,7 +109,7 @@ def topics(
     ] = 10.0,
     records_per_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum records per batch.")] = 1_000_000,
     tables: Annotated[TablesChoice, typer.Option(metavar="KIND", help="parquet, delta.")] = TablesChoice.parquet,
-    keep: Annotated[int | None, typer.Option(min=1, metavar="DAYS", help="Days to keep.", show_default="all")] = None,
+    keep: Keep = None,
     master: Master = None,
     conf: Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark.")] = None,
     bootstrap: Bootstrap = None,

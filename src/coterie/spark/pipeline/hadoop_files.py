@@ -42,6 +42,10 @@ class HadoopFiles:
     def modified_ms(self, name: str) -> int:
         return int(self._system.getFileStatus(self._path(name)).getModificationTime())
 
+    def make(self, folder: str) -> None:
+        """Make an empty directory."""
+        self._system.mkdirs(self._path(folder))
+
     def delete(self, name: str) -> None:
         """Delete a file or a directory with all that it contains. One that does not exist is no error."""
         self._system.delete(self._path(name), True)

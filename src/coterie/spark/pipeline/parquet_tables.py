@@ -27,7 +27,7 @@ FILE_BYTES = 256 * 1024 * 1024
 """A compacted day has a file for each of these bytes."""
 COMPRESSION = "zstd"
 _DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
-_OLD = re.compile(r"old,(.+),(date=.+)")
+_OLD = "old,"
 DAY_MS = 86_400_000
 
 
@@ -127,7 +127,7 @@ class ParquetTables:
 
     def _compact_day(self, table: str, day: date, order: Sequence[str]) -> None:
         folder = f"{table}/date={day}"
-        new, old = f"_aside/{COMPACTED},{table},date={day}", f"_aside/old,{table},date={day}"
+        new, old = f"_aside/{COMPACTED},{table},date={day}", f"_aside/{old_name(folder)}"
         every_file = self._spark.read.option("recursiveFileLookup", True).option("mergeSchema", True)
         rows = every_file.parquet(self._files.full(folder))
         count = ceil(self._files.size(folder) / FILE_BYTES) or 1
@@ -140,10 +140,20 @@ class ParquetTables:
     def recover(self) -> None:
         """Undo a compaction that was killed between its two renames, and delete what was being written."""
         for name in self._files.names("_aside"):
-            found = _OLD.fullmatch(name)
-            if found and not self._files.exists(f"{found[1]}/{found[2]}"):
-                self._files.move(f"_aside/{name}", f"{found[1]}/{found[2]}")
+            place = name.removeprefix(_OLD).replace(",", "/")
+            if name.startswith(_OLD) and not self._files.exists(place):
+                self._files.move(f"_aside/{name}", place)
         self._files.delete("_aside")
+
+    def numbers(self, table: str, kind: str) -> list[int]:
+        """Return the numbers of the entries of a kind, as far as they are not compacted."""
+        names = [name for day in self._days(table) for name in self._files.names(f"{table}/date={day}")]
+        return sorted(int(name.removeprefix(f"{kind}-")) for name in names if name.startswith(f"{kind}-"))
+
+    def entries(self, table: str, entries: Sequence[Entry]) -> DataFrame:
+        """Return the rows of some entries."""
+        places = [f"{table}/date={entry.day}/{entry}" for entry in entries]
+        return self._spark.read.parquet(*map(self._files.full, places))
 
     def _write(self, rows: DataFrame, name: str) -> None:
         rows.write.mode("overwrite").option("compression", COMPRESSION).parquet(self._files.full(name))
@@ -162,6 +172,11 @@ def _is_unfinished(name: str, last_done: int) -> bool:
     """Return whether an entry is of a batch that will be put again."""
     kind, _, number = name.partition("-")
     return kind == "batch" and int(number) > last_done
+
+
+def old_name(place: str) -> str:
+    """Return the name, in `_aside`, of a directory that another one replaces; `recover` knows it."""
+    return _OLD + place.replace("/", ",")
 
 
 def first_kept_day(today: date, days: int) -> date:

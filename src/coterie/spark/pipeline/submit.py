@@ -151,13 +151,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     how.add_argument("--follow", action="store_true", help="keep reading until stopped")
     parser.add_argument("--every", type=float, default=PipelineOptions.every_s, metavar="SECONDS")
     parser.add_argument("--records-per-batch", type=int, default=PipelineOptions.records_per_batch, metavar="N")
+    parser.add_argument("--keep", type=int, metavar="DAYS", help="days to keep (default: all)")
+    parser.add_argument("--keep-lag", type=int, metavar="HOURS", help="hours to keep each measurement of a partition")
     parser.add_argument("--config", metavar="FILE", help="properties file with client settings")
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="NAME=VALUE")
     asked = parser.parse_args(arguments)
     try:
         properties = Path(asked.config).read_text(encoding="utf-8") if asked.config else ""
         kafka = kafka_options(asked.bootstrap, asked.sets, properties)
-        options = PipelineOptions(asked.out, kafka, records_per_batch=asked.records_per_batch, every_s=asked.every)
+        options = PipelineOptions(
+            asked.out,
+            kafka,
+            records_per_batch=asked.records_per_batch,
+            every_s=asked.every,
+            keep_days=asked.keep,
+            keep_lag_hours=asked.keep_lag,
+        )
         run(options, follow=asked.follow, master=None, say=lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
     except CoterieError as error:
         raise SystemExit(f"coterie: {error}") from None
