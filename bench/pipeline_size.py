@@ -2,11 +2,11 @@
 
     make bench-pipeline-size
 
-The offsets of a day are drawn at random. The rate of a partition is log-normal (150 records a minute in the median), and
-what is written in a minute is Poisson, as is the lag. `busy` is the part of the partitions that anything is written to.
-The tables of the day are written and compacted by the code of the pipeline, and their bytes are counted. Thirty days are
-thirty times one day; that is the only extrapolation. Measurements of single partitions are kept for six hours: ten of
-them are written, at full size, for the size of one.
+The offsets of a day are drawn at random. The rate of a partition is log-normal (150 records a minute in the median),
+and what is written in a minute is Poisson, as is the lag. `busy` is the part of the partitions that anything is written
+to. The tables of the day are written and compacted by the code of the pipeline, and their bytes are counted. Thirty
+days are thirty times one day; that is the only extrapolation. Measurements of single partitions are kept for six hours:
+ten of them are written, at full size, for the size of one.
 """
 
 from __future__ import annotations

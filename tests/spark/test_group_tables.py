@@ -131,7 +131,7 @@ def test_tables_of_version_1_are_migrated_and_continued(
     assert len(table(out, "lag")) == len(before["lag"]) > 0
     one.batch(records_of(spark, LIVED[HALF:]), 1)
     assert_as_read_again(out, LIVED)
-    (out / "version.json").write_text(json.dumps({"version": 99}))
+    files.write_text("version.json", json.dumps({"version": 99}))
     with pytest.raises(CoterieError, match="tables of version 99, and this release knows version 2"):
         migrate(spark, files, print)
 

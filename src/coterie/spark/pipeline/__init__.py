@@ -9,7 +9,8 @@ imports Spark. `tables.py` makes the tables of a batch, `state_store.py` keeps w
 reads what earlier releases have written, and `groups_pipeline.py` runs it all.
 
 Of topics, `value_formats.py` reads values by a schema, `group_samples.py` compares descriptions of the group, and
-`topics_pipeline.py` runs it all. `cluster.py` has what both ask the cluster. `submit.py` is the program for spark-submit.
+`topics_pipeline.py` runs it all. `cluster.py` has what both ask the cluster. `submit.py` is the program for
+spark-submit.
 """
 
 from __future__ import annotations
