@@ -17,7 +17,7 @@ RUNS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration
+.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration bench-pipeline-size pipeline-delta
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -201,6 +201,13 @@ bench-records: venv ## CPU per million records: to objects, to Arrow, and writte
 
 bench-clients: venv ## producing and consuming 1 M records, next to kafka-python, aiokafka and confluent-kafka; half an hour
 	$(BIN)/python bench/clients.py --json bench/results/clients.json
+
+bench-pipeline-size: venv ## the size of the lag tables: 1 000 groups of 50 partitions, every minute, 30 days
+	$(BIN)/python bench/pipeline_size.py --json bench/results/pipeline_size.json
+
+pipeline-delta: venv ## the tables of Delta Lake on Spark 4.2, the newest that Delta has a package for
+	$(BIN)/pip install -q --no-deps --target build/spark-4.2 pyspark==4.2.1
+	PYTHONPATH=build/spark-4.2:tests PYSPARK_SUBMIT_ARGS="--packages io.delta:delta-spark_4.2_2.13:4.4.0 --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension --conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog pyspark-shell" $(BIN)/pytest tests/spark/test_delta_tables.py
 
 bench-pipeline: venv ## CPU per million records of __consumer_offsets decoded in Spark, 1 M and 10 M, and memory
 	$(BIN)/python bench/pipeline.py --json bench/results/pipeline.json

@@ -17,7 +17,7 @@ from coterie.spark.pipeline.schemas import TABLES
 
 
 def put(out: Path, name: str, batch: int, *rows: dict[str, Any]) -> None:
-    folder = out / name / f"batch={batch}"
+    folder = out / name / "date=2026-11-18" / f"batch-{batch}"
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(list(rows), TABLES[name].arrow), folder / "part-0.parquet")
 
@@ -43,7 +43,7 @@ def test_a_table_is_shown_for_eyes(out: Path) -> None:
     assert header.startswith("ENDED (UTC)  ") and header.split()[2:5] == ["GROUP_ID", "GENERATION", "EVIDENCE"]
     assert "1970-01-01 00:00:00.000" in first and "1970-01-01 00:00:01.000" in second
     assert "other" not in shown.stdout
-    assert "8 of 27 columns; --all-columns shows all" in shown.stderr
+    assert "8 of 28 columns; --all-columns shows all" in shown.stderr
 
 
 def test_all_columns_are_shown_in_full_when_asked_for(out: Path) -> None:

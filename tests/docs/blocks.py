@@ -77,5 +77,5 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 def needs_spark(blocks: Iterable[Block]) -> bool:
     """Spark takes ten seconds to start: who needs it shares one session, or waits for his turn."""
-    signs = ("SparkSession.builder", "coterie pipeline groups")
+    signs = ("SparkSession.builder", "coterie pipeline groups", "coterie pipeline topics")
     return any(sign in block.text for block in blocks if not block.not_run for sign in signs)

@@ -94,7 +94,7 @@ def soak(folder: Path, *, kills: int, seed: int, finish: Callable[[str, Path], N
             finally:
                 follower.kill()
             begun = sorted(int(each.name) for each in (out / "checkpoint" / "offsets").iterdir() if each.name.isdigit())
-            done = sorted(int(each.name.removeprefix("batch=")) for each in (out / "state").glob("batch=*"))
+            done = sorted(int(each.name.rpartition("-")[2]) for each in (out / "state").glob("*-*"))
             aside = sorted(each.name for each in (out / "_aside").glob("*"))
             met.append(f"kill {number}: batch {begun[-1]} begun, {done[-1] if done else None} done, aside {aside}")
             print(met[-1], flush=True)

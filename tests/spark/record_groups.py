@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 from apache_kafka import ApacheKafka
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
-from coterie.spark.pipeline.groups_pipeline import topic_names
+from coterie.spark.pipeline.cluster import topic_names
 from spark.second_reading import log_of_broker
 
 DATA = Path(__file__).parent / "data" / "groups.jsonl"

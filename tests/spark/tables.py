@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
+from coterie.spark.pipeline.decoding import decode_batches
+from coterie.spark.pipeline.schemas import DECODED
 from spark.rows import generations, intervals, rebalances
 from spark.second_reading import LogRecord, commits_of, read_again
 
-__all__ = ["COMMIT_COLUMNS", "as_sorted", "assert_as_read_again", "table"]
+__all__ = ["COMMIT_COLUMNS", "as_sorted", "assert_as_read_again", "records_of", "table"]
 
 
 def table(out: Path, name: str) -> list[dict[str, Any]]:
@@ -26,6 +30,15 @@ COMMIT_COLUMNS = (
     "group_id", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_ms", "topic_id", "tombstone",
     "log_partition", "log_offset", "log_ms",
 )  # fmt: skip
+
+
+def records_of(spark: SparkSession, log: Sequence[LogRecord]) -> DataFrame:
+    rows = [(one.key, one.value, "__consumer_offsets", one.partition, one.offset, one.ms) for one in log]
+    frame = spark.createDataFrame(
+        rows, "key binary, value binary, topic string, partition int, offset bigint, ms bigint"
+    )
+    timed = frame.withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
+    return timed.mapInArrow(decode_batches, DECODED.ddl)
 
 
 def as_sorted(rows: Iterable[Any]) -> list[str]:

@@ -56,7 +56,7 @@ def in_a_folder_with_rebalances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     old = one | {"ended_ms": now_ms - 2 * DAY_MS, "duration_ms": 900, "cause": "1 member disappeared"}
     seen = one | {"evidence": "observed", "cause": "new member"}
     for batch, rows in enumerate([[one, one, old], [one, seen]]):
-        folder = tmp_path / "groups" / "rebalances" / f"batch={batch}"
+        folder = tmp_path / "groups" / "rebalances" / "date=2026-11-18" / f"batch-{batch}"
         folder.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows, TABLES["rebalances"].arrow), folder / "part-0.parquet")
     monkeypatch.chdir(tmp_path)

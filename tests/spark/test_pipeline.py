@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
+from pyspark.sql import SparkSession
 
 from coterie import Broker
 from coterie.client.admin.admin import Admin
@@ -20,15 +19,16 @@ from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
 from coterie.spark.batch_plan import BatchPlan, Span
-from coterie.spark.pipeline.decoding import decode_batches
 from coterie.spark.pipeline.group_state import observed_rebalance
-from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, ParquetStore, PipelineOptions, still_to_read
-from coterie.spark.pipeline.schemas import DECODED, TABLES
+from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions, still_to_read
+from coterie.spark.pipeline.hadoop_files import HadoopFiles
+from coterie.spark.pipeline.migration import migrate
+from coterie.spark.pipeline.schemas import TABLES
 from soak.pipeline_kill9 import soak
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED
 from spark.second_reading import LogRecord, log_of_broker
-from spark.tables import as_sorted, assert_as_read_again, table
+from spark.tables import as_sorted, assert_as_read_again, records_of, table
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(400)]
 LONG = bool(os.environ.get("COTERIE_PIPELINE_SOAK"))
@@ -48,7 +48,7 @@ def test_many_rebalances_become_tables_that_a_second_reading_agrees_with(spark: 
         size = (len(log) + len(told)) // 2
         pipeline(spark, broker, out, records_per_batch=size).once()
         assert_as_read_again(out, log)
-        assert len(list((out / "commits").iterdir())) >= 2, "it was to be several batches"
+        assert len(list((out / "commits").glob("date=*/batch-*"))) >= 2, "it was to be several batches"
 
         found = [row for row in table(out, "rebalances") if row["evidence"] == "observed"]
         expected = [observed_rebalance(one) for one in fold(told) if one.ended_ms is not None]
@@ -79,8 +79,9 @@ def _check_lag_and_health(out: Path, broker: Broker, log: Sequence[LogRecord]) -
 
 def _check_schemas(out: Path) -> None:
     """Every table is what `coterie.spark.pipeline.schemas` says, and there is none that it does not name."""
-    there = {each.name for each in out.iterdir()} - {"checkpoint", "state", "_aside"}
-    assert there <= set(TABLES) and {"commits", "generations", "rebalances", "ownership", "lag", "health"} <= there
+    there = {each.name for each in out.iterdir() if each.is_dir()} - {"checkpoint", "state", "_aside"}
+    written = {"commits", "generations", "rebalances", "ownership", "owners", "lag", "group_lag", "health"}
+    assert there <= set(TABLES) and written <= there
     for name in there:
         found = ds.dataset(out / name, format="parquet").schema
         assert {field.name: field.type for field in found} == {
@@ -111,15 +112,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def records_of(spark: SparkSession, log: Sequence[LogRecord]) -> DataFrame:
-    rows = [(one.key, one.value, "__consumer_offsets", one.partition, one.offset, one.ms) for one in log]
-    frame = spark.createDataFrame(
-        rows, "key binary, value binary, topic string, partition int, offset bigint, ms bigint"
-    )
-    timed = frame.withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
-    return timed.mapInArrow(decode_batches, DECODED.ddl)
-
-
 @pytest.fixture(scope="module")
 def half_read(spark: SparkSession, small: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of the first half of the log, as batch 0. To be copied."""
@@ -138,26 +130,26 @@ def test_a_batch_that_ends_anywhere_is_done_over_and_no_row_is_there_twice(
     out = tmp_path / "out"
     shutil.copytree(half_read, out)
     moved: list[str] = []
-    really_move = ParquetStore._move
+    really_move = HadoopFiles.move
     for survives in (1, 4, 99):
 
-        def move(self: ParquetStore, source: str, target: str, survives: int = survives) -> None:
+        def move(self: HadoopFiles, source: str, target: str, survives: int = survives) -> None:
             if len(moved) == survives:
                 raise Killed
             moved.append(target)
             really_move(self, source, target)
 
         moved.clear()
-        monkeypatch.setattr(ParquetStore, "_move", move)
+        monkeypatch.setattr(HadoopFiles, "move", move)
         try:
             pipeline(spark, small, out).batch(records_of(spark, log[half:]), 1)
         except Killed:
             continue
         break
-    assert moved[-1] == "state/batch=1", moved
+    assert moved[-1] == "state/delta-1", moved
     assert_as_read_again(out, log)
     before = [table(out, name) for name in TABLES]
-    monkeypatch.setattr(ParquetStore, "_move", really_move)
+    monkeypatch.setattr(HadoopFiles, "move", really_move)
     pipeline(spark, small, out).batch(records_of(spark, log[half:]), 1)  # done already: Spark had not noted it
     assert [table(out, name) for name in TABLES] == before
 
@@ -195,7 +187,7 @@ def test_tables_without_their_checkpoint_are_not_read_into(
 def test_tables_of_an_earlier_release_are_not_continued(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "rounds" / "batch=0").mkdir(parents=True)
     with pytest.raises(CoterieError, match=r"tables of release 0\.1\.0"):
-        ParquetStore(spark, str(tmp_path)).check()
+        migrate(spark, HadoopFiles(spark, str(tmp_path)), print)
 
 
 @pytest.mark.skipif(not LONG, reason="takes minutes: make pipeline-soak has it")

@@ -15,7 +15,8 @@ from apache_kafka import ApacheKafka, needs_apache_kafka
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer.producer import Producer
-from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions, topic_names
+from coterie.spark.pipeline.cluster import topic_names
+from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions
 from spark.second_reading import log_of_broker
 from spark.tables import assert_as_read_again, table
 

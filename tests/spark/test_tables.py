@@ -39,8 +39,8 @@ def commit(group: str, offset: int | None, log_offset: int, **more: Any) -> dict
 def test_the_last_commit_counts_and_a_tombstone_ends_it(spark: SparkSession) -> None:
     before = frame(spark, COMMITS, [commit("a", 5, 1), commit("b", 6, 2), commit("c", 7, 3)])
     new = frame(spark, COMMITS, [commit("a", 4, 9), commit("b", None, 8), commit("d", None, 5), commit("d", 1, 6)])
-    found = tables.last_commits(before, new).collect()
-    assert {(row["group_id"], row["offset"]) for row in found} == {("a", 4), ("c", 7), ("d", 1)}
+    found = tables.last_commits(before.unionByName(new)).collect()
+    assert {(row["group_id"], row["offset"]) for row in found} == {("a", 4), ("b", None), ("c", 7), ("d", 1)}
 
 
 def test_a_clock_that_steps_back_does_not_change_which_commit_is_the_last(spark: SparkSession) -> None:
@@ -57,13 +57,14 @@ def test_a_clock_that_steps_back_does_not_change_which_commit_is_the_last(spark:
             commit("grown", 9, 4, log_partition=2, log_ms=550),
         ],
     )
-    found = tables.last_commits(before, new)
+    found = tables.last_commits(before.unionByName(new))
     assert found.columns == [
         *tables._COMMIT_KEY,
         *(name for name in COMMITS.arrow.names if name not in tables._COMMIT_KEY),
     ]
     assert {(row["group_id"], row["offset"], row["log_offset"]) for row in found.collect()} == {
         ("a", 8, 12),
+        ("b", None, 13),
         ("grown", 9, 4),
     }
 

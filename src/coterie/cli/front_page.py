@@ -32,7 +32,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "watch": "read the groups of a cluster into a ledger",
         "explain": "explain every rebalance in the log of a broker",
         "report": "write that page as one file, from a data directory",
-        "pipeline": "export group history to Parquet (needs Spark)",
+        "pipeline": "export topics or group history to Parquet (needs Spark)",
         "assign": "compare assignors for a group and a change",
         "plan": "forecast what a deploy or a setting will cost",
         "sim": "simulate groups with random faults, from a seed",

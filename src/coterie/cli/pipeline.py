@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,13 +33,32 @@ def run_groups(
     follow: bool,
     every: float,
     records_per_batch: int,
+    keep: int | None,
+    keep_lag: int | None,
     master: str | None,
 ) -> None:
+    with spark_required():
+        from coterie.spark.pipeline.groups_pipeline import PipelineOptions
+        from coterie.spark.pipeline.submit import run
+
+        options = PipelineOptions(
+            out,
+            kafka_of(bootstrap, config, sets),
+            records_per_batch=records_per_batch,
+            every_s=every,
+            keep_days=keep,
+            keep_lag_hours=keep_lag,
+        )
+        run(options, follow=follow, master=master, say=say)
+
+
+@contextmanager
+def spark_required() -> Iterator[None]:
+    """Say what is missing if Spark or Java is, and say an error of Spark's in one line."""
     try:
         from pyspark.errors import PySparkException  # before the others: what is missing is named by this one
 
-        from coterie.spark.pipeline.groups_pipeline import PipelineOptions
-        from coterie.spark.pipeline.submit import kafka_options, run
+        import coterie.spark.pipeline.submit  # noqa: F401
     except ImportError as missing:
         raise CoterieError(
             f"{missing}: this command needs Spark, and Java 17 or later: {how_to_install('spark')}"
@@ -46,17 +66,22 @@ def run_groups(
     no_java = why_no_java("Spark", 17)
     if no_java is not None:
         raise CoterieError(no_java)
-
-    def say(text: str) -> None:
-        typer.echo(text, err=True)
-
     try:
-        kafka = kafka_options(bootstrap, sets, properties_of(config))
-        kafka = {"kafka.bootstrap.servers": BOOTSTRAP, **kafka}
-        options = PipelineOptions(out, kafka, records_per_batch=records_per_batch, every_s=every)
-        run(options, follow=follow, master=master, say=say)
+        yield
     except PySparkException as error:
         raise CoterieError(_why(error)) from None
+
+
+def say(text: str) -> None:
+    """Report progress on stderr."""
+    typer.echo(text, err=True)
+
+
+def kafka_of(bootstrap: str | None, config: Path | None, sets: Sequence[str]) -> Mapping[str, str]:
+    """Return the settings of the client, as options of the source."""
+    from coterie.spark.pipeline.submit import kafka_options
+
+    return {"kafka.bootstrap.servers": BOOTSTRAP, **kafka_options(bootstrap, sets, properties_of(config))}
 
 
 def _why(error: BaseException) -> str:
@@ -81,6 +106,11 @@ TABLE_COLUMNS: Mapping[str, Sequence[str]] = {
         *("group_id", "topic", "partition", "at_ms", "committed", "log_end"),
         *("records_behind", "seconds_behind", "seconds_from"),
     ),
+    "group_lag": ("group_id", "at_ms", "partitions", "owned", "records_behind", "most_behind", "seconds_behind"),
+    "lag_hours": (
+        *("group_id", "topic", "partition", "hour_ms", "measurements"),
+        *("records_behind_max", "records_behind_avg", "seconds_behind_max"),
+    ),
     "health": ("group_id", "state", "members", "records_behind", "seconds_behind", "rebalances_last_hour", "verdict"),
     "skipped": ("kind", "reason", "records", "log_topic", "log_partition", "first_offset", "last_offset"),
 }
@@ -90,10 +120,10 @@ WORDY = frozenset({"CAUSE", "CULPRIT", "MEMBER_ID", "METADATA", "NOTE", "REASON"
 WIDTH = 120
 """The width if there is no terminal."""
 
-_TIMES = ("log_ms", "ended_ms", "at_ms", "began_ms")
+_TIMES = ("log_ms", "ended_ms", "at_ms", "hour_ms", "began_ms")
 """Rows are sorted by the first of these columns that the table has."""
 _PLACE = ("group_id", "topic", "partition")
-_BY_PLACE = frozenset({"lag", "owners", "health"})
+_BY_PLACE = frozenset({"lag", "group_lag", "lag_hours", "owners", "health"})
 """Tables that are sorted by group and partition; the others are sorted by time."""
 _SPANS = frozenset({"duration_ms", "held_ms", "unassigned_ms"})
 """Columns in milliseconds that are durations."""
@@ -183,11 +213,21 @@ def read_table(name: str, out: Path, *, group: str | None = None, last: int | No
 def _dataset(table: TableSchema, out: Path) -> Any:
     import pyarrow.dataset as ds
 
-    folders = sorted((out / table.name).glob("batch=*"), key=lambda each: int(each.name.removeprefix("batch=")))
+    if any((out / table.name).glob("batch=*")):
+        raise CommandError(
+            f"{out} has tables of an earlier release: run `coterie pipeline groups --out {out}`, which migrates them"
+        )
+    folders = sorted((out / table.name).glob("date=*/*"), key=_number)
     if table.is_snapshot:
         folders = folders[-1:]
     files = [str(file) for folder in folders for file in sorted(folder.glob("*.parquet"))]
     return ds.dataset(files, schema=table.arrow, format="parquet")
+
+
+def _number(folder: Path) -> int:
+    """Return the number of a batch, or the time of a measurement; a day that is compacted is older than these."""
+    number = folder.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
 
 
 def _check_group_exists(group: str, out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,35 @@ from coterie.cli.options import Bootstrap, Config, Output, OutputChoice, Sets
 
 pipeline_app = typer.Typer(
     no_args_is_help=True,
-    help="Export the history of consumer groups of any Kafka cluster to Parquet, and show it.\n\n"
+    help="Write topics, or the history of consumer groups, of any Kafka cluster to Parquet tables with Spark.\n\n"
     "Try it: coterie pipeline groups --bootstrap localhost:9092 --out groups --once",
 )
 
 Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Directory for tables and checkpoint.")]
+Master = Annotated[str | None, typer.Option(help="Spark master: local[4], or a cluster URL.", show_default="local[*]")]
+
+Keep = Annotated[int | None, typer.Option(min=1, metavar="DAYS", help="Days to keep.", show_default="all")]
+
+
+class FormatChoice(StrEnum):
+    json = "json"
+    avro = "avro"
+    protobuf = "protobuf"
+
+
+class TablesChoice(StrEnum):
+    parquet = "parquet"
+    delta = "delta"
+
+
+class KeyChoice(StrEnum):
+    string = "string"
+    binary = "binary"
+
+
+def _check_once(*, once: bool, follow: bool) -> None:
+    if once and follow:
+        raise typer.BadParameter("--once and --follow contradict each other: give one of them")
 
 
 @pipeline_app.command()
@@ -27,9 +52,14 @@ def groups(
         float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: time between batches.")
     ] = 60.0,
     records_per_batch: Annotated[int, typer.Option(min=1, help="Maximum records per batch.")] = 5_000_000,
-    master: Annotated[
-        str | None, typer.Option(help="Spark master: local[4], or a cluster URL.", show_default="local[*]")
+    keep: Keep = None,
+    keep_lag: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="HOURS", help="Hours to keep each lag measurement of a partition.", show_default="as --keep"
+        ),
     ] = None,
+    master: Master = None,
     bootstrap: Bootstrap = None,
     config: Config = None,
     set_: Sets = None,
@@ -43,8 +73,7 @@ def groups(
     """
     from coterie.cli.pipeline import run_groups
 
-    if once and follow:
-        raise typer.BadParameter("--once and --follow contradict each other: give one of them")
+    _check_once(once=once, follow=follow)
     run_groups(
         out=out,
         bootstrap=bootstrap,
@@ -53,7 +82,68 @@ def groups(
         follow=follow,
         every=every,
         records_per_batch=records_per_batch,
+        keep=keep,
+        keep_lag=keep_lag,
         master=master,
+    )
+
+
+@pipeline_app.command()
+def topics(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.")],
+    group: Annotated[str, typer.Option("--group", "-g", help="Group to join.")],
+    schema: Annotated[
+        str,
+        typer.Option(metavar="DDL|FILE", help="Columns, 'id INT NOT NULL, item STRING', or a file."),
+    ],
+    out: Out,
+    format_: Annotated[FormatChoice, typer.Option("--format", metavar="FORMAT", help="json, avro, protobuf.")] = (
+        FormatChoice.json
+    ),
+    skip_bytes: Annotated[int, typer.Option(min=0, metavar="N", help="Bytes to skip before values.")] = 0,
+    key: Annotated[KeyChoice, typer.Option(metavar="TYPE", help="string, binary.")] = KeyChoice.string,
+    once: Annotated[bool, typer.Option("--once", help="Read to the current end, then exit (default).")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep running until Ctrl-C or SIGTERM.")] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: time between batches.")
+    ] = 10.0,
+    records_per_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum records per batch.")] = 1_000_000,
+    tables: Annotated[TablesChoice, typer.Option(metavar="KIND", help="parquet, delta.")] = TablesChoice.parquet,
+    keep: Keep = None,
+    master: Master = None,
+    conf: Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark.")] = None,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+) -> None:
+    """Read topics as a member of a group, by a schema, to a Parquet table.
+
+    If it is killed and started again it continues where it stopped: no row is lost or written twice. Needs the extra
+    `spark` and Java 17. docs/pipeline-topics.md is the guide.
+
+    Try it: coterie pipeline topics orders --group lake --schema 'id INT' --out lake
+    """
+    from coterie.cli.pipeline_topics import run_topics
+
+    _check_once(once=once, follow=follow)
+    run_topics(
+        topics=topics,
+        group=group,
+        schema=schema,
+        out=out,
+        format_=format_,
+        skip_bytes=skip_bytes,
+        key=key,
+        follow=follow,
+        every=every,
+        records_per_batch=records_per_batch,
+        tables=tables,
+        keep=keep,
+        master=master,
+        conf=conf or [],
+        bootstrap=bootstrap,
+        config=config,
+        sets=set_ or [],
     )
 
 

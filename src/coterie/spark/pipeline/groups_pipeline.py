@@ -1,167 +1,47 @@
 """Runs the pipeline: each micro-batch is decoded, folded and stored; in between, lag and health are measured.
 
-The tables of a batch are written first and its state last (`ParquetStore`), so a batch that was killed in between
+The tables of a batch are written first and its state last (`StateStore`), so a batch that was killed in between
 is run again. A group that does not commit writes no records, and so causes no batch: its lag is measured by the clock.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from datetime import date
 from math import ceil
 from threading import Lock
 from typing import Any
 
-import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coterie.client.admin import Admin
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
-from coterie.errors import CoterieError, KafkaError
+from coterie.errors import CoterieError
 from coterie.ledger.written_facts import FACTS_TOPIC
-from coterie.protocol.consumer_group_records import topic_id_text
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.spark.batch_plan import BatchPlan, OffsetRange
-from coterie.spark.offsets import LATEST
-from coterie.spark.options import SourceOptions, Use, admin_settings
-from coterie.spark.partition_reader import read_range
+from coterie.spark.batch_plan import BatchPlan
 from coterie.spark.pipeline import schemas, tables
+from coterie.spark.pipeline.cluster import log_ends, record_times, topic_names
 from coterie.spark.pipeline.decoding import COMMIT, FACT, GROUP
-from coterie.spark.pipeline.schemas import STATES, TableSchema
+from coterie.spark.pipeline.hadoop_files import HadoopFiles
+from coterie.spark.pipeline.migration import migrate
+from coterie.spark.pipeline.parquet_tables import Entry, ParquetTables, day_of, first_kept_day
+from coterie.spark.pipeline.schemas import TABLES, TableSchema
+from coterie.spark.pipeline.state_store import StateStore
 from coterie.spark.source import GroupLogSource
 
-KEPT_STATES = 2
-"""The last state, and the one before it in case the last batch has to run again."""
-_BATCH = re.compile(r"batch=(\d+)")
-
-
-class ParquetStore:
-    """Tables as directories of Parquet. A batch is written to a directory aside, which is then renamed.
-
-        OUT/commits/batch=0/*.parquet       rows of batch 0, all of them or none
-        OUT/state/batch=0/groups/...        the state for the next batch; it is written last: then the batch is done
-        OUT/_aside/...                      what is being written
-
-    A batch that runs again overwrites its own directories, so no row is there twice. Paths are Hadoop's: a local
-    directory, hdfs:// or whatever else Spark can write to.
-    """
-
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self._spark = spark
-        self.root = root.rstrip("/")
-        self._jvm: Any = spark._jvm  # noqa: SLF001  there is no other way to Hadoop's file systems
-        configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._files = self._path("").getFileSystem(configuration)
-
-    def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
-
-    @property
-    def checkpoint(self) -> str:
-        return f"{self.root}/checkpoint"
-
-    def check(self) -> None:
-        """Check that tables and checkpoint belong together. If not, rows would be lost or there twice."""
-        done, has_checkpoint = self.last_done(), self._files.exists(self._path("checkpoint/offsets"))
-        if done is not None and not has_checkpoint:
-            raise CoterieError(
-                f"{self.root} holds tables up to batch {done}, but its checkpoint is gone: where to read on is not "
-                "known. Read the log again into an empty directory"
-            )
-        if self._files.exists(self._path("rounds")):
-            raise CoterieError(
-                f"{self.root} holds tables of release 0.1.0, among them `rounds`, which is called `rebalances` now. "
-                "Read the log again into an empty directory"
-            )
-
-    # --- tables -------------------------------------------------------------------------------------------------------
-
-    def put(self, table: TableSchema, number: int, rows: DataFrame, *, files: int = 1) -> None:
-        aside = f"_aside/{table.name}-{number}"
-        self._write(rows, aside, files)
-        self._move(aside, f"{table.name}/batch={number}")
-        if table.is_snapshot:
-            self._drop_before(table.name, number)
-
-    def clear(self, table: TableSchema, number: int) -> None:
-        """Delete the rows of an earlier attempt: the batch has none."""
-        self._files.delete(self._path(f"{table.name}/batch={number}"), True)
-
-    def _write(self, rows: DataFrame, name: str, files: int) -> None:
-        rows.coalesce(files).write.mode("overwrite").parquet(f"{self.root}/{name}")
-
-    def _move(self, source: str, target: str) -> None:
-        place = self._path(target)
-        self._files.delete(place, True)
-        self._files.mkdirs(place.getParent())
-        if not self._files.rename(self._path(source), place):
-            raise CoterieError(f"{self.root}/{source} could not be renamed to {target}: is the directory writable?")
-
-    def _batches(self, name: str) -> list[int]:
-        place = self._path(name)
-        if not self._files.exists(place):
-            return []
-        names = [each.getPath().getName() for each in self._files.listStatus(place)]
-        return sorted(int(found[1]) for found in map(_BATCH.fullmatch, names) if found)
-
-    def _drop_before(self, name: str, number: int) -> None:
-        for each in self._batches(name):
-            if each < number:
-                self._files.delete(self._path(f"{name}/batch={each}"), True)
-
-    # --- state --------------------------------------------------------------------------------------------------------
-
-    def last_done(self) -> int | None:
-        done = self._batches("state")
-        return done[-1] if done else None
-
-    def is_done(self, number: int) -> bool:
-        return self._files.exists(self._path(f"state/batch={number}"))  # type: ignore[no-any-return]
-
-    def state(self, number: int) -> dict[str, DataFrame]:
-        """Return the state after that batch; before the first it is empty."""
-        if number < 0:
-            return {name: self._spark.createDataFrame([], table.ddl) for name, table in STATES.items()}
-        if not self.is_done(number):
-            raise CoterieError(
-                f"the checkpoint goes on after batch {number}, but {self.root}/state does not have that batch: tables "
-                "and checkpoint are not of the same run. Read the log again into an empty directory"
-            )
-        folder = f"{self.root}/state/batch={number}"
-        return {name: self._spark.read.schema(table.ddl).parquet(f"{folder}/{name}") for name, table in STATES.items()}
-
-    def put_state(self, number: int, changed: Mapping[str, DataFrame]) -> None:
-        """Store the state in one rename; from then on the batch is done. Tables that have not changed are copied."""
-        aside = f"_aside/state-{number}"
-        self._files.delete(self._path(aside), True)
-        for name in STATES:
-            if name in changed or number == 0:
-                rows = changed.get(name)
-                self._write(rows if rows is not None else self.state(-1)[name], f"{aside}/{name}", 1)
-            else:
-                self._copy(f"state/batch={number - 1}/{name}", f"{aside}/{name}")
-        self._move(aside, f"state/batch={number}")
-        self._drop_before("state", number - KEPT_STATES + 1)
-
-    def _copy(self, source: str, target: str) -> None:
-        copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
-        copy(self._files, self._path(source), self._files, self._path(target), False, self._files.getConf())
-
-
 ROWS_PER_FILE = 1_000_000
+COMPACTED_ORDER = ("group_id", "topic", "partition", "at_ms", "hour_ms", "log_partition", "log_offset")
+"""The order of rows in a compacted day, by those of these columns that a table has. Equal values take no space."""
+_ROLLED_UP = "state/lag_hours"
+"""The file with the last hour that is in `lag_hours`."""
 LOOKED_UP = 10_000
 """The number of records whose age is looked up, those with the most lag first; others get the age of the commit."""
-_TIMES_ARROW = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("committed", pa.int64()), ("record_ms", pa.int64())]
-)
-LOOKUP_TIMEOUT_MS = "10000"
 
 
 @dataclass(frozen=True)
@@ -173,6 +53,10 @@ class PipelineOptions:
     records_per_batch: int = 5_000_000
     every_s: float = 60.0
     """The interval of batches and of lag measurements, when the pipeline follows the log."""
+    keep_days: int | None = None
+    """How many days are kept; None keeps all."""
+    keep_lag_hours: int | None = None
+    """How many hours each measurement of a partition is kept. Of older ones there are `lag_hours` and `group_lag`."""
     source: Mapping[str, str] = field(default_factory=dict)
     """More options of the source."""
 
@@ -182,14 +66,21 @@ class GroupsPipeline:
         self._spark = spark
         self._options = options
         self._say = say
-        self.store = ParquetStore(spark, options.out)
+        self._files = HadoopFiles(spark, options.out)
+        self.tables = ParquetTables(spark, self._files)
+        self.state = StateStore(spark, self._files)
         self._one_at_a_time = Lock()
         """The lock of a batch or a measurement; Spark runs the batch on a thread of its own."""
+        self._maintained: date | None = None
+        """The day on which the tables were last maintained."""
+        self._rolled_up_ms = -1
+        """The hour in which `lag_hours` was last looked after."""
 
     def once(self) -> None:
         """Read all that is there now, then measure lag and health."""
         self._run(self._query().trigger(availableNow=True).start())
         self.measure()
+        self.maintain()
 
     def follow(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Read what is written, and measure lag and health, until it is stopped."""
@@ -198,6 +89,7 @@ class GroupsPipeline:
             while not query.awaitTermination(self._options.every_s) and not is_over():
                 if self._is_near_the_end(query):
                     self.measure()
+                    self.maintain()
         finally:
             query.stop()
 
@@ -218,7 +110,7 @@ class GroupsPipeline:
             query.stop()
 
     def _query(self) -> Any:
-        self.store.check()
+        self._check()
         self._spark.dataSource.register(GroupLogSource)
         decoded = (
             self._spark.readStream.format(GroupLogSource.name())
@@ -232,13 +124,24 @@ class GroupsPipeline:
             .options(**self._options.source)
             .load()
         )
-        return decoded.writeStream.foreachBatch(self.batch).option("checkpointLocation", self.store.checkpoint)
+        return decoded.writeStream.foreachBatch(self.batch).option("checkpointLocation", self._files.full("checkpoint"))
+
+    def _check(self) -> None:
+        """Check that tables and checkpoint belong together. If not, rows would be lost or there twice."""
+        self.tables.recover()
+        migrate(self._spark, self._files, self._say)
+        done = self.state.last_done()
+        if done is not None and not self._files.exists("checkpoint/offsets"):
+            raise CoterieError(
+                f"{self._files.root} holds tables up to batch {done}, but its checkpoint is gone: where to read on is "
+                "not known. Read the log again into an empty directory"
+            )
 
     # --- a batch ------------------------------------------------------------------------------------------------------
 
     def batch(self, decoded: DataFrame, number: int) -> None:
         with self._one_at_a_time:
-            if self.store.is_done(number):
+            if self.state.is_done(number):
                 return  # killed after the last rename and before Spark had logged the batch
             began_ms = clock_ms()
             decoded = decoded.persist(StorageLevel.MEMORY_AND_DISK)
@@ -251,22 +154,23 @@ class GroupsPipeline:
             self._say(_summary(number, counts, clock_ms() - began_ms))
 
     def _put(self, decoded: DataFrame, counts: Mapping[str, int], number: int) -> None:
-        before = self.store.state(number - 1)
+        before = self.state.load(number - 1)
         known = {row["topic_id"]: row["topic"] for row in before["topics"].collect()}
         names = known | topic_names(self._options.kafka)
         changed: dict[str, DataFrame] = {}
         if names != known:
-            changed["topics"] = self._spark.createDataFrame(sorted(names.items()), schemas.TOPICS_STATE.ddl)
+            new_names = sorted(names.items() - known.items())
+            changed["topics"] = self._spark.createDataFrame(new_names, schemas.TOPICS_STATE.ddl)
         commits, commit_count = tables.commits(decoded), counts.get(COMMIT, 0)
         self._put_table(schemas.COMMITS, number, commits, commit_count)
         if commit_count:
-            changed["commits"] = tables.last_commits(before["commits"], commits)
+            changed["commits"] = tables.last_commits(commits)
         skipped_count = sum(count for kind, count in counts.items() if kind not in {COMMIT, GROUP, FACT})
         if GROUP not in counts and FACT not in counts:  # the most frequent case by far, and the cheapest
             for table in (schemas.GENERATIONS, schemas.OWNERSHIP, schemas.REBALANCES):
-                self.store.clear(table, number)
+                self._put_table(table, number, decoded, 0)
             self._put_table(schemas.SKIPPED, number, tables.skipped(decoded, None), skipped_count)
-            self.store.put_state(number, changed)
+            self.state.put(number, changed)
             return
         folded = tables.folded(decoded, before["groups"], names).persist(StorageLevel.MEMORY_AND_DISK)
         try:
@@ -276,48 +180,115 @@ class GroupsPipeline:
             self._put_table(schemas.REBALANCES, number, tables.rebalances(folded), found["rebalance"])
             skipped = tables.skipped(decoded, folded)
             self._put_table(schemas.SKIPPED, number, skipped, found["skipped"] + skipped_count)
-            new = folded.where(F.col("state").isNotNull()).select("state.*")
+            new = folded.where(F.col("state").isNotNull()).select("state.*").withColumn("batch", _batch(number))
             groups = before["groups"].join(new.select("group_id"), "group_id", "left_anti").unionByName(new)
-            self.store.put(schemas.OWNERS, number, tables.owners(groups))
-            self.store.put_state(number, changed | {"groups": groups})
+            owners = tables.owners(groups).withColumn("batch", _batch(number))
+            self.tables.replace(schemas.OWNERS.name, _entry(number), owners)
+            self.state.put(number, changed | {"groups": new})
         finally:
             folded.unpersist()
 
     def _put_table(self, table: schemas.TableSchema, number: int, rows: DataFrame, count: int) -> None:
         if count:
-            self.store.put(table, number, rows, files=ceil(count / ROWS_PER_FILE))
+            stored = rows.withColumn("batch", _batch(number))
+            self.tables.put(table.name, _entry(number), stored, files=ceil(count / ROWS_PER_FILE))
         else:
-            self.store.clear(table, number)
+            self.tables.clear(table.name, _entry(number))
 
     # --- lag and health -----------------------------------------------------------------------------------------------
 
     def measure(self) -> None:
         """Measure lag and health now, from the state that the last batch left."""
         with self._one_at_a_time:
-            done = self.store.last_done()
+            done = self.state.last_done()
             if done is None:
                 self._say("nothing has been read yet: the cluster has no log of groups")
                 return
-            state, at_ms = self.store.state(done), clock_ms()
+            state, at_ms = self.state.load(done), clock_ms()
             last = state["commits"]
             partitions = [
                 (row["topic"], row["partition"]) for row in last.select("topic", "partition").distinct().collect()
             ]
-            found = _log_ends(self._options.kafka, partitions)
+            found = log_ends(self._options.kafka, partitions)
             ends = self._spark.createDataFrame(found, tables.ENDS)
             waiting = tables.waiting(last, ends).limit(LOOKED_UP)
-            times = _record_times(waiting, self._options.kafka)
+            times = record_times(waiting, self._options.kafka)
             owners = tables.owners(state["groups"])
             lag = tables.lag(last, ends, times, owners, at_ms).persist(StorageLevel.MEMORY_AND_DISK)
+            entry = Entry("at", at_ms, day_of(at_ms))
             try:
                 rows = lag.count()
                 if rows:
-                    self.store.put(schemas.LAG, at_ms, lag, files=ceil(rows / ROWS_PER_FILE))
+                    files = ceil(rows / ROWS_PER_FILE)
+                    self.tables.put(schemas.LAG.name, entry, self._stored(schemas.LAG, lag, done), files=files)
+                    groups = self._stored(schemas.GROUP_LAG, tables.group_lag(lag), done)
+                    self.tables.put(schemas.GROUP_LAG.name, entry, groups)
                 health = tables.health(state["groups"], lag, at_ms)
-                self.store.put(schemas.HEALTH, at_ms, health)
+                self.tables.replace(schemas.HEALTH.name, entry, self._stored(schemas.HEALTH, health, done))
             finally:
                 lag.unpersist()
             self._say(f"lag of {rows} partitions measured in {(clock_ms() - at_ms) / 1000:.1f} s")
+
+    def _stored(self, table: TableSchema, rows: DataFrame, batch: int) -> DataFrame:
+        """Return rows with the columns of the table in their order."""
+        return rows.withColumn("batch", _batch(batch)).select(*TABLES[table.name].arrow.names)
+
+    def maintain(self) -> None:
+        """Roll up the lag of hours that are over; once a day, merge small files and delete days that are too old."""
+        now_ms = clock_ms()
+        today = day_of(now_ms)
+        with self._one_at_a_time:
+            self._roll_up(now_ms)
+            if today == self._maintained:
+                return
+            self._maintained = today
+            done = self.state.last_done()
+            for table in TABLES.values():
+                if not table.is_snapshot:
+                    self._maintain_table(table, today, -1 if done is None else done)
+
+    def _maintain_table(self, table: TableSchema, today: date, last_done: int) -> None:
+        keep_days, is_short = self._options.keep_days, False
+        if table.name == schemas.LAG.name and self._options.keep_lag_hours is not None:
+            keep_days, is_short = ceil(self._options.keep_lag_hours / 24), True
+        if keep_days is not None:
+            self.tables.expire(table.name, first_kept_day(today, keep_days))
+        if is_short:
+            return  # its measurements are deleted one by one
+        order = [name for name in COMPACTED_ORDER if name in table.arrow.names]
+        days = self.tables.compact(table.name, today, order, last_done=last_done)
+        if days:
+            self._say(f"{table.name}: small files of {days} days are merged")
+
+    def _roll_up(self, now_ms: int) -> None:
+        """Add the hours that are over to `lag_hours`, and delete measurements that are too old."""
+        this_hour = now_ms - now_ms % tables.HOUR_MS
+        if this_hour == self._rolled_up_ms:
+            return
+        self._rolled_up_ms = this_hour
+        measured = self.tables.numbers(schemas.LAG.name, "at")
+        last = int(self._files.read_text(_ROLLED_UP)) if self._files.exists(_ROLLED_UP) else -1
+        hours = {at_ms - at_ms % tables.HOUR_MS for at_ms in measured}
+        for hour_ms in sorted(hour for hour in hours if last < hour < this_hour):
+            within = [at_ms for at_ms in measured if hour_ms <= at_ms < hour_ms + tables.HOUR_MS]
+            lag = self.tables.entries(schemas.LAG.name, [Entry("at", at_ms, day_of(at_ms)) for at_ms in within])
+            batch = lag.agg(F.max("batch")).collect()[0][0]
+            rows = self._stored(schemas.LAG_HOURS, tables.lag_hours(lag), batch)
+            self.tables.put(schemas.LAG_HOURS.name, Entry("hour", hour_ms, day_of(hour_ms)), rows)
+            self._files.write_text(_ROLLED_UP, str(hour_ms))
+        if self._options.keep_lag_hours is not None:
+            oldest = this_hour - self._options.keep_lag_hours * tables.HOUR_MS
+            for at_ms in measured:
+                if at_ms < oldest:
+                    self.tables.clear(schemas.LAG.name, Entry("at", at_ms, day_of(at_ms)))
+
+
+def _entry(number: int) -> Entry:
+    return Entry("batch", number, day_of(clock_ms()))
+
+
+def _batch(number: int | None) -> Column:
+    return F.lit(number).cast("bigint")
 
 
 def still_to_read(read: str, there: str) -> int:
@@ -335,53 +306,3 @@ def _summary(number: int, counts: Mapping[str, int], took_ms: int) -> str:
     total = sum(counts.values())
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     return f"batch {number}: {total:,} records in {took_ms / 1000:.1f} s ({kinds or 'none'})"
-
-
-# --- what the cluster is asked ----------------------------------------------------------------------------------------
-
-
-def topic_names(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of topics by id, as Kafka prints it. Clusters older than topic ids have none."""
-    with Admin(admin_settings(options)) as admin:
-        topics = admin.list_topics(include_internal=True)
-    return {topic_id_text(topic.id.bytes): topic.name for topic in topics if topic.id is not None}
-
-
-def _log_ends(options: Mapping[str, str], partitions: Collection[tuple[str, int]]) -> list[tuple[str, int, int]]:
-    """Return the ends of partitions that exist. If the cluster cannot be asked, that is an error and no lag."""
-    with Admin(admin_settings(options)) as admin:
-        topics = {topic.name for topic in admin.list_topics(include_internal=True)}
-        asked = {TopicPartition(*each): LATEST for each in partitions if each[0] in topics}
-        found = admin.list_offsets(asked) if asked else {}
-    return [(*each, one.offset) for each, one in found.items() if not isinstance(one, KafkaError)]
-
-
-def _record_times(waiting: DataFrame, options: Mapping[str, str]) -> DataFrame:
-    """Look up the time of one record each. Spark's workers do it, so that there can be many."""
-    wanted = {
-        **options,
-        "subscribe": "-",
-        "kafka.max.partition.fetch.bytes": "1",  # the first batch comes whole, however long it is
-        "kafkaConsumer.pollTimeoutMs": LOOKUP_TIMEOUT_MS,
-    }
-    return waiting.mapInArrow(partial(_look_up, SourceOptions.of(wanted, Use.BATCH)), tables.TIMES)
-
-
-def _look_up(source: SourceOptions, batches: Iterable[Any]) -> Iterator[Any]:
-    for batch in batches:
-        rows = [row | {"record_ms": _time_of(source, row)} for row in batch.to_pylist()]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, _TIMES_ARROW)
-
-
-def _time_of(source: SourceOptions, row: Mapping[str, Any]) -> int | None:
-    """Return the time of the first record from the committed offset on; None if it cannot be read."""
-    piece = OffsetRange(row["topic"], row["partition"], row["committed"], row["log_end"])
-    try:
-        for found in read_range(source, piece):
-            times = found.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-            time: int = times[0].as_py()
-            return time if time >= 0 else None
-    except CoterieError:  # deleted, compacted away, or malformed
-        return None
-    return None

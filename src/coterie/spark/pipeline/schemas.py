@@ -255,6 +255,39 @@ LAG = TableSchema(
     ),
 )
 
+GROUP_LAG = TableSchema(
+    "group_lag",
+    "The lag of a group at a time, over all its partitions.",
+    (
+        Column("at_ms", _LONG, "When it was measured."),
+        _GROUP,
+        Column("partitions", _INT, "The number of partitions with a committed offset."),
+        Column("owned", _INT, "How many of them a member owned, as far as the log says."),
+        Column("committed", _LONG, "The sum of the committed offsets: its increase is the number of records read."),
+        Column("log_end", _LONG, "The sum of the ends: its increase is the number of records written."),
+        Column("records_behind", _LONG, "The total lag."),
+        Column("most_behind", _LONG, "The lag of the partition with the most."),
+        Column("seconds_behind", _REAL, "The maximum of its partitions, in tenths of a second."),
+    ),
+)
+
+LAG_HOURS = TableSchema(
+    "lag_hours",
+    "The lag of a group in a partition in an hour that is over.",
+    (
+        Column("hour_ms", _LONG, "When the hour began."),
+        _GROUP,
+        _TOPIC,
+        _PARTITION,
+        Column("measurements", _INT, "How many measurements there were."),
+        Column("committed", _LONG, "The committed offset in the last of them."),
+        Column("log_end", _LONG, "The end of the partition in the last of them."),
+        Column("records_behind_max", _LONG, "The maximum lag."),
+        Column("records_behind_avg", _REAL, "The average lag."),
+        Column("seconds_behind_max", _REAL, "The maximum age of the next record to read, in tenths of a second."),
+    ),
+)
+
 HEALTH = TableSchema(
     "health",
     "How a group is now.",
@@ -298,9 +331,18 @@ SKIPPED = TableSchema(
     ),
 )
 
+_ALL = (COMMITS, GENERATIONS, OWNERSHIP, OWNERS, REBALANCES, LAG, GROUP_LAG, LAG_HOURS, HEALTH, SKIPPED)
+BATCH = Column(
+    "batch",
+    _LONG,
+    "The batch of the pipeline that wrote the row or, for a measurement, the last one before it; null if unknown.",
+)
 TABLES: Mapping[str, TableSchema] = {
-    table.name: table for table in (COMMITS, GENERATIONS, OWNERSHIP, OWNERS, REBALANCES, LAG, HEALTH, SKIPPED)
+    table.name: TableSchema(table.name, table.doc, (*table.columns, BATCH), table.is_snapshot) for table in _ALL
 }
+"""The tables as they are stored."""
+SCHEMA_VERSION = 2
+"""The version of tables and state in a directory. 1 had no dates and no column `batch`."""
 
 # --- between the steps ------------------------------------------------------------------------------------------------
 
@@ -338,6 +380,7 @@ GROUPS_STATE = TableSchema(
         Column("recent", pa.list_(_RECENT), "Its latest rebalances."),
         Column("owners", pa.list_(OWNERS.struct), "The intervals of ownership that last."),
         Column("memory", _TEXT, "What is needed to read on, as JSON."),
+        Column("batch", _LONG, "The batch that has changed it last."),
     ),
 )
 STATES: Mapping[str, TableSchema] = {table.name: table for table in (COMMITS_STATE, TOPICS_STATE, GROUPS_STATE)}

@@ -1,4 +1,4 @@
-"""The program that spark-submit runs, and that `coterie pipeline groups` runs too."""
+"""The program that spark-submit runs, and that `coterie pipeline` runs too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
+from typing import Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -34,8 +35,24 @@ WORKER_LATE = "Python worker failed to connect back"
 MOST_STARTS = 5
 
 
-def session(name: str, master: str | None = None) -> SparkSession:
-    """Return the session of spark-submit, or a new one; without `master`, on all cores of this machine."""
+class Pipeline(Protocol):
+    def once(self) -> None:
+        """Read all that is there now."""
+        ...
+
+    def follow(self) -> None:
+        """Read what is written until the process is stopped."""
+        ...
+
+
+def session(name: str, master: str | None = None, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+    """Return the session of spark-submit, or a new one; without `master`, on all cores of this machine.
+
+    Args:
+        name: The name of the application.
+        master: The master; of a local one, more settings are set.
+        conf: Settings of Spark. They count more than the others.
+    """
     is_submitted = "SPARK_ENV_LOADED" in os.environ
     if master is None and not is_submitted:
         master = DEFAULT_MASTER
@@ -46,7 +63,7 @@ def session(name: str, master: str | None = None) -> SparkSession:
         if master.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever python3 is on the PATH
             settings |= _LOCAL_SETTINGS
-    for key, value in settings.items():
+    for key, value in (settings | dict(conf)).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     context = spark.sparkContext
@@ -57,19 +74,32 @@ def session(name: str, master: str | None = None) -> SparkSession:
 
 
 def run(options: PipelineOptions, *, follow: bool, master: str | None, say: Callable[[str], None]) -> None:
-    """Run the pipeline to its end, or until Ctrl-C or SIGTERM; the next start repeats an unfinished batch."""
+    """Run the pipeline of the groups to its end, or until Ctrl-C or SIGTERM."""
+    run_pipeline("groups", lambda spark: GroupsPipeline(spark, options, say), follow=follow, master=master, say=say)
+
+
+def run_pipeline(
+    name: str,
+    make: Callable[[SparkSession], Pipeline],
+    *,
+    follow: bool,
+    master: str | None,
+    say: Callable[[str], None],
+    conf: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Run a pipeline to its end, or until Ctrl-C or SIGTERM; the next start repeats an unfinished batch."""
     signal.signal(signal.SIGTERM, _interrupted)
     say("starting Spark")
-    spark = session("coterie pipeline groups", master)
+    spark = session(f"coterie pipeline {name}", master, conf)
     try:
-        until_workers_start(lambda: _read(GroupsPipeline(spark, options, say), follow=follow), say)
+        until_workers_start(lambda: _read(make(spark), follow=follow), say)
     except KeyboardInterrupt:
         say("stopped; the next start reads on from here")
     finally:
         spark.stop()
 
 
-def _read(pipeline: GroupsPipeline, *, follow: bool) -> None:
+def _read(pipeline: Pipeline, *, follow: bool) -> None:
     if follow:
         pipeline.follow()
     else:
@@ -121,13 +151,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     how.add_argument("--follow", action="store_true", help="keep reading until stopped")
     parser.add_argument("--every", type=float, default=PipelineOptions.every_s, metavar="SECONDS")
     parser.add_argument("--records-per-batch", type=int, default=PipelineOptions.records_per_batch, metavar="N")
+    parser.add_argument("--keep", type=int, metavar="DAYS", help="days to keep (default: all)")
+    parser.add_argument("--keep-lag", type=int, metavar="HOURS", help="hours to keep each measurement of a partition")
     parser.add_argument("--config", metavar="FILE", help="properties file with client settings")
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="NAME=VALUE")
     asked = parser.parse_args(arguments)
     try:
         properties = Path(asked.config).read_text(encoding="utf-8") if asked.config else ""
         kafka = kafka_options(asked.bootstrap, asked.sets, properties)
-        options = PipelineOptions(asked.out, kafka, records_per_batch=asked.records_per_batch, every_s=asked.every)
+        options = PipelineOptions(
+            asked.out,
+            kafka,
+            records_per_batch=asked.records_per_batch,
+            every_s=asked.every,
+            keep_days=asked.keep,
+            keep_lag_hours=asked.keep_lag,
+        )
         run(options, follow=asked.follow, master=None, say=lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
     except CoterieError as error:
         raise SystemExit(f"coterie: {error}") from None

@@ -135,18 +135,18 @@ def commits(decoded: DataFrame) -> DataFrame:
     return rows.select(*(column.name for column in COMMITS.columns))
 
 
-def last_commits(before: DataFrame, new: DataFrame) -> DataFrame:
-    """Return the last commit of each group and partition, without those that a tombstone has deleted.
+def last_commits(commits: DataFrame) -> DataFrame:
+    """Return the last commit of each group and partition, or the tombstone that has deleted it.
 
     The order of the log decides, not the clocks of the brokers. A group is in one partition of the log, unless the log
     was given more partitions: then the time decides between the last records of each.
     """
     rest = [column.name for column in COMMITS.columns if column.name not in _COMMIT_KEY]
     in_log_partition = F.max_by(F.struct(*rest), "log_offset")
-    last = before.unionByName(new).groupBy(*_COMMIT_KEY, "log_partition").agg(in_log_partition.alias("last"))
+    last = commits.groupBy(*_COMMIT_KEY, "log_partition").agg(in_log_partition.alias("last"))
     youngest = F.max_by("last", F.struct("last.log_ms", "log_partition"))
     last = last.groupBy(*_COMMIT_KEY).agg(youngest.alias("last"))
-    return last.where(~F.col("last.tombstone")).select(*_COMMIT_KEY, "last.*")
+    return last.select(*_COMMIT_KEY, "last.*")
 
 
 def waiting(last_commits: DataFrame, ends: DataFrame) -> DataFrame:
@@ -191,6 +191,32 @@ def lag(last_commits: DataFrame, ends: DataFrame, times: DataFrame, owners: Data
         )
     )
     return rows.select(*(column.name for column in LAG.columns))
+
+
+def group_lag(lag: DataFrame) -> DataFrame:
+    """Return the lag of each group at the time of a measurement."""
+    return lag.groupBy("at_ms", "group_id").agg(
+        F.count("*").cast("int").alias("partitions"),
+        F.sum("records_behind").alias("records_behind"),
+        F.max("records_behind").alias("most_behind"),
+        F.round(F.max("seconds_behind"), 1).alias("seconds_behind"),
+        F.sum("committed").alias("committed"),
+        F.sum("log_end").alias("log_end"),
+        F.count("member_id").cast("int").alias("owned"),
+    )
+
+
+def lag_hours(lag: DataFrame) -> DataFrame:
+    """Return the lag of each partition in each hour, from its measurements."""
+    hour_ms = (F.floor(F.col("at_ms") / HOUR_MS) * HOUR_MS).cast("bigint").alias("hour_ms")
+    return lag.groupBy(hour_ms, "group_id", "topic", "partition").agg(
+        F.count("*").cast("int").alias("measurements"),
+        F.max("records_behind").alias("records_behind_max"),
+        F.round(F.avg("records_behind"), 1).alias("records_behind_avg"),
+        F.round(F.max("seconds_behind"), 1).alias("seconds_behind_max"),
+        F.max_by("committed", "at_ms").alias("committed"),
+        F.max_by("log_end", "at_ms").alias("log_end"),
+    )
 
 
 def health(groups: DataFrame, lag: DataFrame, at_ms: int) -> DataFrame:
