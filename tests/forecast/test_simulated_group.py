@@ -104,8 +104,8 @@ def test_more_members_and_fewer() -> None:
 
 def test_an_autoscaler_adds_members_in_a_surge_and_removes_them_after_it() -> None:
     rule = Autoscale(threshold=100, every_s=10, cool_down_s=60, least=3, most=6, surge=20, surge_minutes=1, minutes=6)
-    busy = {"ms_per_record": 8}
-    with_it, without = cost(rule, **busy), cost(Autoscale(10**9, 10, 60, 3, 6, 20, 1, 6), **busy)
+    never = Autoscale(10**9, 10, 60, 3, 6, 20, 1, 6)
+    with_it, without = cost(rule, ms_per_record=8), cost(never, ms_per_record=8)
     assert with_it.rebalances >= 2 and without.rebalances == 0
     assert with_it.worst_lag_s is not None and without.worst_lag_s is not None
     assert with_it.worst_lag_s < without.worst_lag_s
