@@ -158,6 +158,7 @@ def test_the_offsets_of_a_group_are_in_the_transaction(
     topic.close()
 
 
+@in_the_soak
 def test_a_query_of_two_sources_commits_the_offsets_of_both(
     spark: SparkSession, bootstrap: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -180,8 +181,9 @@ def test_a_query_of_two_sources_commits_the_offsets_of_both(
         def source(topic: Topic) -> DataFrame:
             where = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic.name, "groupId": name}
             reader = spark.readStream.format("coterie").options(**where, **sink.source_options())
+            quick = {"kafka.heartbeat.interval.ms": "200"}  # one source joins after the other
             more = {"maxOffsetsPerTrigger": "40", "checkpointLocation": str(tmp_path)}
-            return reader.options(startingOffsets="earliest", **more).load()
+            return reader.options(startingOffsets="earliest", **more, **quick).load()
 
         rows = source(orders).union(source(returns)).selectExpr("string(value)")
         query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path))
