@@ -65,9 +65,10 @@ NEEDS = {
         "pyarrow is needed to read the Parquet tables: pip install '",
     ),
     "web": ("the page needs starlette: pip install '", "[web]'"),
+    "migrate --from 127.0.0.1:1 --to 127.0.0.1:1": ("cannot connect to 127.0.0.1:1: connection refused", ""),
     "compare-designs --members 2 --seeds 0 --real": ("--real is not available: ZooKeeper", ""),
 }
-"""What is missing, and how to come by it; ZooKeeper lacks Java or pyspark."""
+"""What is missing, and how to come by it; ZooKeeper lacks Java or pyspark, and a migration its clusters."""
 OF_EXTRAS = (
     *("coterie.adapters.", "coterie.spark.", "coterie.history."),
     *("coterie.cli.demo.", "coterie.testing.plugin", "coterie.web.app", "pyspark_coterie"),
