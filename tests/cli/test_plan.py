@@ -150,6 +150,9 @@ def test_a_live_group_becomes_a_file_that_says_what_was_measured(tmp_path: Path)
             consumer.poll(0.5)
             producer.send("orders", "tea")
             found = plan("group", "g", "--bootstrap", broker.bootstrap_servers, "--for", 1)
+            ledger = tmp_path / "ledger"
+            watch = ["watch", "--bootstrap", broker.bootstrap_servers, "--ledger", str(ledger), "--for", "1"]
+            assert CliRunner().invoke(app, watch).exit_code == 0
     assert found.exit_code == 0, found.output
     told = tomllib.loads(found.stdout)
     assert told["topics"]["orders"]["partitions"] == 3 and told["members"][0]["name"] == "one"
@@ -162,6 +165,10 @@ def test_a_live_group_becomes_a_file_that_says_what_was_measured(tmp_path: Path)
     assert told["origins"]["restart_s"].startswith("assumed") and told["origins"]["members"].startswith("measured")
     (tmp_path / "group.toml").write_text(found.stdout)
     assert plan("crash", tmp_path / "group.toml", "--seeds", "0").exit_code == 0
+    recorded = plan("crash", "--group", "g", "--ledger", ledger, "--seeds", "0", "-o", "json")
+    assert recorded.exit_code == 0, recorded.output
+    (answer,) = json.loads(recorded.stdout)
+    assert answer["variants"][0]["settings"]["session.timeout.ms"] == "9000"
 
 
 def test_worlds_can_be_sent_to_other_processes() -> None:

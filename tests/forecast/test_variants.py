@@ -74,6 +74,12 @@ def test_requirements_come_before_the_cost() -> None:
     assert not impossible.meets_all and impossible.best.question is quick and "not met: 6" in impossible.reason
 
 
+def test_a_shorter_session_is_advised_with_what_it_rests_on() -> None:
+    quick = variants_of(QUESTION, ["session.timeout.ms=6000"])[1]
+    told = advice(choose([forecast(QUESTION, 100), forecast(quick, 50)], [], "unread_s"))
+    assert told[1] == "session.timeout.ms=6000" and "never pause, which is assumed" in told[-1]
+
+
 def test_a_requirement_that_no_world_can_judge_is_an_error_and_not_met_in_silence() -> None:
     with pytest.raises(CoterieError, match="needs a crash"):
         choose([forecast(QUESTION, 1)], [parse_requirement("detection_s=15")], "unread_s")

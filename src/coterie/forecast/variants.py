@@ -9,7 +9,7 @@ from itertools import product
 from coterie.errors import CoterieError
 from coterie.forecast.changes import Change, Deploy, InTurn
 from coterie.forecast.costs import COSTS, Spread, WorldCost, figure, percentile_name, spread_of
-from coterie.forecast.group_model import STATIC, STATIC_EACH, GroupModel, settings_of
+from coterie.forecast.group_model import ASSUMED, STATIC, STATIC_EACH, GroupModel, settings_of
 from coterie.forecast.simulated_group import Question
 from coterie.structs import replace
 
@@ -91,9 +91,14 @@ def _split(text: str) -> list[str]:
 
 def varied(question: Question, settings: Mapping[str, str], name: str) -> Question:
     """Return a variant of a question: settings by Kafka's names, and deploy.batch or deploy.pause."""
-    own = {key: value for key, value in settings.items() if key not in _OF_DEPLOY}
+    own = {key: value for key, value in settings.items() if key not in _OF_DEPLOY and not _is_so(question, key, value)}
     changed = question.model.with_settings(own)
     return Question(changed, _with_deploy(question.change, settings), name)
+
+
+def _is_so(question: Question, name: str, value: str) -> bool:
+    """Return whether the group has the classic protocol already, which is the default."""
+    return name == PROTOCOL and value == "classic" and question.model.settings.get(PROTOCOL, value) == value
 
 
 def _with_deploy(change: Change, settings: Mapping[str, str]) -> Change:
@@ -258,7 +263,8 @@ def candidates(question: Question, requirements: Sequence[Requirement]) -> Itera
         settings = {**kind, **static, **times, **deploy}
         if all(question.model.settings.get(name) == value for name, value in settings.items()):
             continue
-        yield varied(question, settings, ", ".join(f"{name}={value}" for name, value in settings.items()))
+        shown = (f"{name}={value}" for name, value in settings.items() if not _is_so(question, name, value))
+        yield varied(question, settings, ", ".join(shown))
 
 
 def _deploy_of(change: Change) -> Deploy | None:
@@ -324,6 +330,12 @@ _REMARKS: Sequence[tuple[str, str, str]] = (
 )
 
 
+_SHORT_SESSION = (
+    "The shorter session rests on processes that never pause, which is assumed. Give pause_s and pause_every_s if they "
+    "do: a pause that is longer than the session is a rebalance."
+)
+
+
 def advice(choice: Choice) -> list[str]:
     """Return the settings of the best variant, as lines that can be pasted, with what to know about them."""
     if not choice.is_change:
@@ -343,7 +355,9 @@ def advice(choice: Choice) -> list[str]:
     if deploys[0] != deploys[1] and deploys[1] is not None:
         lines.append(f"# {deploys[1].described}")
     old = before.model.settings.get(ASSIGNOR, "range")
-    for name, value, remark in _REMARKS:
-        if changed.get(name) == value:
-            lines.append(f"# {remark.format(old=old)}")
+    lines += [f"# {remark.format(old=old)}" for name, value, remark in _REMARKS if changed.get(name) == value]
+    pauses = before.model.origins.get("pauses")
+    is_shorter = after.model.detection_bound_ms < before.model.detection_bound_ms
+    if is_shorter and pauses is not None and pauses.grade == ASSUMED:
+        lines.append(f"# {_SHORT_SESSION}")
     return lines
