@@ -39,8 +39,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "compare-designs": "compare the four designs of consumer groups",
     },
 }
-TRY_IT = ("coterie serve --memory", "seq 3 | coterie produce numbers; coterie consume numbers -e")
-"""The second command goes into another terminal."""
+TRY_IT = ("coterie serve --memory", "seq 3| coterie produce t; coterie consume t -e")
+"""The second command waits until the first is ready."""
 
 
 INTERRUPTED = 130
@@ -76,4 +76,4 @@ class FrontPage(TyperGroup):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         broker, client = TRY_IT
-        formatter.write(f"Try it: {broker:30} and in another terminal:\n        {client}\n")
+        formatter.write(f"Try it: {broker} & {client}\n")
