@@ -51,6 +51,7 @@ class DeltaTables:
         """Do nothing: an attempt that failed has left no rows."""
 
     def expire(self, table: str, before: date) -> int:
+        """Delete the rows. Their files stay until somebody runs VACUUM, which can take long."""
         place = self._place(table)
         if place is None:
             return 0
@@ -58,7 +59,6 @@ class DeltaTables:
         days = rows.where(F.col("date") < F.lit(before)).select("date").distinct().count()
         if days:
             self._spark.sql(f"DELETE FROM {place} WHERE date < DATE'{before}'")  # noqa: S608  a path and a date of ours
-            self._spark.sql(f"VACUUM {place}")
         return days
 
     def compact(self, table: str, today: date, order: Sequence[str], *, last_done: int) -> int:  # noqa: ARG002
