@@ -31,6 +31,7 @@ from coterie import Broker
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer.producer import Producer
+from coterie.spark.batch_plan import BatchPlan
 from soak.stretches import Stretch, gaps, overlaps
 
 __all__ = ["soak"]
@@ -127,9 +128,13 @@ class Application(Member):
         return {(number, offset) for number, span in spans.items() for offset in range(*span)}
 
     def _spans(self, batch: int) -> dict[int, Place]:
-        text = (self.folder / "checkpoint" / "offsets" / str(batch)).read_text()
-        spans = json.loads(text.splitlines()[2])["topics"].get(TOPIC, {}).items()
-        return {int(number): (span["from"], span["until"]) for number, span in spans}
+        """What the plan of a batch reads. Spark may have deleted the plan before, and then it is taken for empty."""
+        begun = self._plan(batch - 1) if batch - 1 in self._batches("offsets") else None
+        plan = BatchPlan.from_json(self._plan(batch), BatchPlan.from_json(begun) if begun else None)
+        return {each.partition: tuple(span) for each, span in plan.spans.items()}
+
+    def _plan(self, batch: int) -> Any:
+        return json.loads((self.folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[2])
 
     def stretches(self) -> list[Stretch]:
         """A batch, from its plan to the note that it is done. One that was repeated may not have been ours any more."""

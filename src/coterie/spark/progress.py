@@ -12,7 +12,7 @@ from typing import Any
 
 from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
-from coterie.spark.batch_plan import BatchPlan
+from coterie.spark.batch_plan import BatchPlan, by_topic
 from coterie.spark.offsets import parse_numbers
 
 __all__ = ["kafka_progress"]
@@ -40,18 +40,11 @@ def _source_progress(source: Any) -> dict[str, Any] | None:
         return None
     latest = parse_numbers(source.latestOffset) if source.latestOffset not in {None, "", "null"} else None
     return {
-        "startOffset": _by_topic({each: span.from_offset for each, span in plan.spans.items()}),
-        "endOffset": _by_topic(plan.ends()),
-        "latestOffset": None if latest is None else _by_topic(latest),
+        "startOffset": by_topic({each: span.from_offset for each, span in plan.spans.items()}),
+        "endOffset": by_topic(plan.ends()),
+        "latestOffset": None if latest is None else by_topic(latest),
         "metrics": _behind_latest(plan.ends(), latest or {}),
     }
-
-
-def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        topics.setdefault(topic, {})[str(partition)] = offset
-    return topics
 
 
 def _behind_latest(ends: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[str, str]:
