@@ -78,13 +78,15 @@ class BatchPlan:
 
     @classmethod
     def from_json(cls, data: Any, before: BatchPlan | None = None) -> BatchPlan:
-        """Read a plan. Without the plan before it, all that counts is where it ends."""
+        """Read a plan. Without the plan before it, all that counts is where it ends; after itself it is empty."""
         try:
             if _is_old(data):
                 plan = _old_plan(data)
             else:
                 query, number, begins = (data[PLAN][name] for name in ("query", "number", "from"))
-                starts = (before.ends() if before is not None else {}) | _numbers(begins)
+                starts = before.ends() if before is not None else {}
+                if before is None or before.number != number:
+                    starts |= _numbers(begins)
                 ends = _numbers({topic: offsets for topic, offsets in data.items() if topic != PLAN})
                 plan = cls(str(query), int(number), {each: Span(starts.get(each, at), at) for each, at in ends.items()})
         except (KeyError, TypeError, ValueError, AttributeError) as error:

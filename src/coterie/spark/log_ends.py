@@ -101,7 +101,8 @@ class _Asked:
     def __init__(self, node: int, partitions: Collection[TopicPartition], level: int, timeout_ms: int) -> None:
         topics = [
             list_offsets.Topic(
-                name=name, partitions=[list_offsets.Partition(partition=each.partition, timestamp=LATEST) for each in its]
+                name=name,
+                partitions=[list_offsets.Partition(partition=each.partition, timestamp=LATEST) for each in its],
             )
             for name, its in by_topic(partitions)
         ]

@@ -2,7 +2,7 @@
 member of a group (`GroupQuery`).
 
 The last two live on the background's event loop, and have the methods that `source.py` calls: `initial`, `latest`,
-`spans`, `set_target`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits go on
+`spans`, `set_target`, `report`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits go on
 meanwhile. `checkpoint.py` says what is promised, and why; `membership.py` has the member.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from coterie.client.network.runtime import clock_ms, within
 from coterie.client.types import OffsetAndMetadata, TopicPartition
@@ -115,6 +116,10 @@ class SingleQuery:
 
     async def spans(self, plan: BatchPlan) -> dict[TopicPartition, Span]:
         return plan.to_read()
+
+    async def report(self) -> dict[str, Any]:
+        """Return nothing: there is no member."""
+        return {}
 
     async def set_target(self) -> None:
         """Prepare for AvailableNow: read what is there now, and not what is written later."""
@@ -250,6 +255,10 @@ class GroupQuery:
         new = set(partitions) - (self._known_at_first or set())
         starts = await self._reader.offsets(dict.fromkeys(new, EARLIEST))
         return starts | await self._reader.starts(set(partitions) - new)
+
+    async def report(self) -> dict[str, Any]:
+        """Return what the member is doing, for progress reports."""
+        return self._member.report()
 
     async def set_target(self) -> None:
         """Prepare for AvailableNow, for all partitions: others may be assigned before the end."""

@@ -37,6 +37,7 @@ from coterie.settings import SettingsError
 from coterie.spark.batch_plan import BatchPlan, OffsetRange, Span, by_topic, offset_ranges
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.partition_reader import read_range
+from coterie.spark.progress import SOURCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,8 +137,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return where the log ends, in the JSON of Spark's Kafka source, for progress reports."""
-        return by_topic(self.query.log_ends) or None
+        """Return where the log ends, in the JSON of Spark's Kafka source, for progress reports.
+
+        Nothing else of ours gets into them, so what the member of a group does is there too.
+        """
+        ends = by_topic(self.query.log_ends)
+        if ends and self._options.group_id is not None:
+            about = {"description": self._options.description, **background().run(self.query.report())}
+            return {**ends, SOURCE: about}
+        return ends or None
 
     def prepareForTriggerAvailableNow(self) -> None:
         background().run(self.query.set_target())
