@@ -161,7 +161,7 @@ WAITING = {"kafka": {}, "coterie": {}, "coterie in a group": {"groupId": "idle"}
 
 def start(spark: SparkSession, who: str, address: str, topic: str, folder: str) -> StreamingQuery:
     options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
-    rows = spark.readStream.format(who.split()[0]).options(**options, **WAITING[who]).load()
+    rows = spark.readStream.format(who.split(maxsplit=1)[0]).options(**options, **WAITING[who]).load()
     query = rows.writeStream.format("noop").option("checkpointLocation", f"{folder}/{topic} {who}").start()
     query.processAllAvailable()
     return query

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,11 +56,17 @@ def test_what_is_new_is_seen_and_what_is_not_is_the_same_object(topic: Topic) ->
 def test_the_same_request_is_written_once_and_the_same_response_read_once(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, done = partitions(topic), []
+    wanted = partitions(topic)
+    done: list[str] = []
 
     def counted(name: str) -> None:
         real = getattr(list_offsets, name)
-        monkeypatch.setattr(list_offsets, name, lambda *args: (done.append(name), real(*args))[1])
+
+        def call(*args: Any) -> Any:
+            done.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(list_offsets, name, call)
 
     with ends_of(topic) as ends:
         for _ in range(2):  # the first has no metadata yet, and asks as an admin does
@@ -124,7 +131,7 @@ def test_looks_without_news_are_followed_by_a_pause_that_is_longer_the_longer_th
 
     async def looks() -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
-        monkeypatch.setattr(log_ends.asyncio, "sleep", sleep)
+        monkeypatch.setattr(asyncio, "sleep", sleep)
         reader = Reader()
         ends = LogEnds(reader)  # type: ignore[arg-type]
         monkeypatch.setattr(ends, "_ask", _nothing)

@@ -1,11 +1,11 @@
 """The progress of a query in the shape of Spark's own Kafka source, computed from what Spark reports.
 
-Spark asks a Python source for offsets alone, and prints them as they are: no metrics, no description. So what else there
-is to say is among the offsets, under names that no topic can have: `#plan` in those that Spark keeps, and in a group,
-in the latest offset, which it only prints,
+Spark asks a Python source for offsets alone, and prints them as they are: no metrics, no description. So what else
+there is to say is among the offsets, under names that no topic can have: `#plan` in those that Spark keeps, and in a
+group, in the latest offset, which it only prints:
 
     {"orders": {"0": 30}, "#source": {"description": "Coterie[Subscribe[orders]] as member of bar",
-                                      "member": "member … of group "bar" is stable …", "metrics": {"rebalance-total": 1}}}
+                                      "member": "member … is stable …", "metrics": {"rebalance-total": 1}}}
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 member of a group (`GroupQuery`).
 
 The last two live on the background's event loop, and have the methods that `source.py` calls: `initial`, `latest`,
-`spans`, `set_target`, `report`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits go on
-meanwhile. `checkpoint.py` says what is promised, and why; `membership.py` has the member.
+`spans`, `set_target`, `report`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits
+go on meanwhile. `checkpoint.py` says what is promised, and why; `membership.py` has the member.
 """
 
 from __future__ import annotations
