@@ -157,8 +157,6 @@ def shown(case: Case, world: World) -> str:
 
 
 _UNKNOWN = "an option that has no meaning is an error here"
-_CLASS = "a class of the JVM has no meaning here"
-_GROUP = "without a member there is no group"
 _OURS = "an option of this source"
 
 CASES: Sequence[Case] = (
@@ -199,8 +197,13 @@ CASES: Sequence[Case] = (
         "`failOnDataLoss`: false",
         {"subscribe": "gap", "startingOffsets": {"gap": {"0": 1}}, "failOnDataLoss": "false"},
     ),
-    Case("`minPartitions`", {"minPartitions": "10"}, tasks),
-    Case("`maxRecordsPerPartition`", {"maxRecordsPerPartition": "4"}, tasks),
+    Case(
+        "`minPartitions`",
+        {"minPartitions": "10"},
+        tasks,
+        "here it is this number; Spark's own rounds for each partition",
+    ),
+    Case("`maxRecordsPerPartition`", {"maxRecordsPerPartition": "4"}, tasks, "Spark's own does not heed it in a batch"),
     Case("`groupIdPrefix`", {"groupIdPrefix": "mine"}),
     Case("`kafka.group.id`", {"kafka.group.id": "g"}),
     Case("`groupId`, in a batch", {"groupId": "g"}),
