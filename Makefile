@@ -17,7 +17,7 @@ RUNS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration bench-pipeline-size pipeline-delta
+.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer spark-connector bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration bench-pipeline-size pipeline-delta
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,10 +117,11 @@ conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, a
 	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/transactions/record.py $(if $(KEEP),--keep))
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py tests/clients/test_our_commands.py tests/cli/test_live_page.py)
 
-spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed (MINUTES=, SEED=)
+spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed; then one on a standalone cluster (MINUTES=, KILLS=12, SEED=)
 	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py tests/spark/test_sweep.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
+	PYTHONPATH=tests $(BIN)/python tests/soak/spark_cluster.py --kills $(if $(filter 300,$(KILLS)),12,$(KILLS)) $(if $(SEED),--seed $(SEED))
 
 spark-transactions-soak: venv ## exactly once from Kafka through Spark to Kafka: 12 kill -9 of drivers, executors and members, on Coterie and on Apache Kafka (KILLS=12, SEED=)
 	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_batch_commits.py tests/spark/test_transactional_sink.py
@@ -136,6 +137,9 @@ spark-committer: venv ## commits for a query on Spark's JVM source; Kafka's own 
 	$(PYTHON) -m venv .venv-spark-4.0
 	.venv-spark-4.0/bin/python -m pip install --quiet 'pyspark==4.0.0' 'pyarrow<22' --editable .
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_committer.py .venv-spark-4.0/bin/python
+
+spark-connector: venv ## every option of Spark's own Kafka source and of Coterie's, one beside the other; writes the table of docs/spark.md
+	COTERIE_SPARK_JARS=1 COTERIE_WRITE_TABLE=1 $(BIN)/pytest -s tests/spark/test_connector.py
 
 pipeline-soak: venv ## the pipeline on a live Apache Kafka; killed ten times during --follow (KILLS=10, SEED=)
 	COTERIE_PIPELINE_SOAK=1 $(BIN)/pytest tests/spark/test_pipeline.py tests/spark/test_pipeline_on_kafka.py

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Broker", "Process", "coterie_serve", "quartiles", "write_results"]
+__all__ = ["Broker", "Process", "coterie_serve", "quartiles", "rss_mib", "write_results"]
 
 
 def coterie_serve(*options: str) -> list[str]:
@@ -46,8 +46,7 @@ class Process:
         )
 
     def rss_mib(self) -> float:
-        (line,) = [row for row in Path(f"/proc/{self.pid}/status").read_text().splitlines() if row.startswith("VmRSS")]
-        return int(line.split()[1]) / 1024
+        return rss_mib(self.pid)
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +60,11 @@ class Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
+
+
+def rss_mib(pid: int) -> float:
+    (line,) = [row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
 
 
 class Broker(Process):

@@ -4,6 +4,8 @@ CPU seconds of the JVM, its workers and the driver:
 
     make bench-spark
     PYTHONPATH=tests python bench/spark.py --only sinks
+    PYTHONPATH=tests python bench/spark.py --only idle --partitions 10 1000 5000
+    PYTHONPATH=tests python bench/spark.py --only batches --batches 1000
     PYTHONPATH=tests python bench/spark.py --records 5000000 --runs 5 --json bench/results/spark.json
 
 The JVM source comes by Maven: no connector of Spark 4.3 is published yet, so it is connector 4.2.0 with token-provider
@@ -24,8 +26,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from measured import Process, coterie_serve, write_results
+from measured import Process, coterie_serve, rss_mib, write_results
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
@@ -35,6 +38,7 @@ from spark_connector import connector
 
 PARTITIONS = 8
 VALUE = bytes(range(33, 126)) + b"0123456"
+IDLE_S = 8
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -150,20 +154,120 @@ def exactly_once(spark: SparkSession, jvm: int, address: str, written: int, runs
     return in_turn(spark, jvm, runs, write, ("at least once", "exactly once"))
 
 
+# --- queries that wait ------------------------------------------------------------------------------------------------
+
+WAITING = {"kafka": {}, "coterie": {}, "coterie in a group": {"groupId": "idle"}}
+
+
+def start(spark: SparkSession, who: str, address: str, topic: str, folder: str) -> StreamingQuery:
+    options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
+    rows = spark.readStream.format(who.split(maxsplit=1)[0]).options(**options, **WAITING[who]).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", f"{folder}/{topic} {who}").start()
+    query.processAllAvailable()
+    return query
+
+
+def through_ms(query: StreamingQuery, producer: Producer, topic: str) -> float:
+    """From the call that writes a record to the end of its batch. A report without rows has the next batch's number."""
+    before, began = query.lastProgress, time.perf_counter()
+    assert before is not None
+    at_least = before.batchId + (before.numInputRows > 0)
+    producer.send(topic, VALUE, partition=0)
+    producer.flush()
+    while (now := query.lastProgress) is None or now.batchId < at_least or not now.numInputRows:
+        time.sleep(0.002)
+    return (time.perf_counter() - began) * 1_000
+
+
+def idle(spark: SparkSession, jvm: int, broker: Process, address: str, partitions: int, folder: str) -> dict[str, Any]:
+    """CPU of queries that find nothing new, and how long a record then takes, with the broker and without."""
+    topic = f"idle-{partitions}"
+    began = time.perf_counter()
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(topic, partitions)])
+    found: dict[str, Any] = {"topic created in s": round(time.perf_counter() - began, 1)}
+    with Producer(bootstrap_servers=address) as producer:
+        producer.send(topic, VALUE, partition=0)
+        producer.flush()
+        for who in WAITING:
+            query = start(spark, who, address, topic, folder)
+            for _ in range(5):
+                through_ms(query, producer, topic)
+            time.sleep(IDLE_S)
+            cpu, cpu_of_broker, wall = cpu_s(jvm), broker.cpu_s(), time.perf_counter()
+            time.sleep(IDLE_S)
+            wall = time.perf_counter() - wall
+            share, of_broker = (cpu_s(jvm) - cpu) / wall, (broker.cpu_s() - cpu_of_broker) / wall
+            waits = sorted(through_ms(query, producer, topic) for _ in range(9))
+            query.stop()
+            found[who] = {
+                "cpu ms/s": round(share * 1_000),
+                "broker cpu ms/s": round(of_broker * 1_000),
+                "record through in ms": round(median(waits)),
+                "offset in the checkpoint, bytes": last_offset_bytes(f"{folder}/{topic} {who}"),
+            }
+            print(partitions, "partitions:", who, found[who], flush=True)
+    return found
+
+
+def last_offset_bytes(checkpoint: str) -> int:
+    newest = max(Path(checkpoint, "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    return len(newest.read_text().splitlines()[2])
+
+
+def small_batches(spark: SparkSession, jvm: int, address: str, count: int, folder: str) -> dict[str, Any]:
+    """CPU of each batch of one record, and memory, by fifths of the run: they stay the same if nothing piles up."""
+    found: dict[str, Any] = {}
+    for who in ("kafka", "coterie in a group"):
+        topic = f"small-{len(found)}"
+        with Admin(bootstrap_servers=address) as admin:
+            admin.create_topics([NewTopic(topic, 2)])
+        with Producer(bootstrap_servers=address) as producer:
+            producer.send(topic, VALUE, partition=0)
+            producer.flush()
+            query = start(spark, who, address, topic, folder)
+            fifths = []
+            for _ in range(5):
+                cpu = cpu_s(jvm)
+                for _ in range(count // 5):
+                    through_ms(query, producer, topic)
+                each_ms = (cpu_s(jvm) - cpu) / (count // 5) * 1_000
+                planning = [pid for pid in descendants(jvm) if b"streaming_source_runner" in command(pid)]
+                mib = sum(rss_mib(pid) for pid in planning)
+                fifths.append({"cpu ms/batch": round(each_ms, 1), "MiB of the process that plans": round(mib, 1)})
+                print(who, fifths[-1], flush=True)
+            query.stop()
+        found[who] = fifths
+    return found
+
+
+def command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--written", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--compressions", nargs="*", default=["none", "lz4"])
-    parser.add_argument("--only", choices=["sinks"], help="our sinks alone; no connector is needed")
+    parser.add_argument("--partitions", type=int, nargs="*", default=[10, 1_000, 5_000], help="of idle queries")
+    parser.add_argument("--batches", type=int, default=500, help="small batches of one query")
+    parser.add_argument("--only", choices=["sinks", "idle", "batches"], help="for sinks no connector is needed")
     parser.add_argument("--json")
     given = parser.parse_args()
     is_whole = given.only is None
     figures: dict[str, Any] = {"records": given.records, "bytes_each": len(VALUE), "written": given.written}
     with tempfile.TemporaryDirectory() as folder, Process(coterie_serve("--data", f"{folder}/data")) as broker:
         address = "{}:{}".format(*broker.ready())
-        spark, jvm = session(f"{folder}/warehouse", connector("4.2.0") if is_whole else "")
+        spark, jvm = session(f"{folder}/warehouse", connector("4.2.0") if given.only != "sinks" else "")
+        for partitions in given.partitions if given.only in {None, "idle"} else ():
+            figures[f"idle, {partitions} partitions"] = idle(spark, jvm, broker, address, partitions, folder)
+        if given.batches and given.only in {None, "batches"}:
+            figures["small batches"] = small_batches(spark, jvm, address, given.batches, folder)
         for compression in given.compressions if is_whole else ():
             topic = f"topic-{compression}"
             fill(address, topic, given.records, compression)
@@ -185,7 +289,7 @@ def main() -> None:
                 rows.write.format(sink).mode("append").options(**options).save()
 
             figures["write"] = in_turn(spark, jvm, min(given.runs, 3), write)
-        if given.written:
+        if given.written and given.only in {None, "sinks"}:
             name = "write, exactly once"
             figures[name] = exactly_once(spark, jvm, address, given.written, min(given.runs, 3))
             print(name, figures[name]["ratio"], flush=True)

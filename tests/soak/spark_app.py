@@ -1,6 +1,6 @@
 """A Spark application of its own: a query in a group, slow batches, a file for each. Ends in order on SIGTERM.
 
-python tests/soak/spark_app.py localhost:9092 TOPIC GROUP FOLDER LONGEST_BATCH_S
+python tests/soak/spark_app.py localhost:9092 TOPIC GROUP FOLDER LONGEST_BATCH_S [MASTER]
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 __all__ = ["main"]
 
 
-def main(address: str, topic: str, group_id: str, folder: Path, longest_s: float) -> int:
+def main(address: str, topic: str, group_id: str, folder: Path, longest_s: float, master: str = "local[2]") -> int:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     asked_to_end = Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: asked_to_end.set())
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
+        .config("spark.executor.memory", "512m")
+        .config("spark.speculation", str(not master.startswith("local")).lower())
+        .config("spark.speculation.interval", "50ms")
+        .config("spark.speculation.multiplier", "1.1")
+        .config("spark.speculation.quantile", "0.3")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "512m")
@@ -76,4 +81,5 @@ def main(address: str, topic: str, group_id: str, folder: Path, longest_s: float
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]), float(sys.argv[5])))
+    address, topic, group_id, folder, longest_s, *master = sys.argv[1:]
+    sys.exit(main(address, topic, group_id, Path(folder), float(longest_s), *master))

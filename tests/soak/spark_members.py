@@ -31,6 +31,7 @@ from coterie import Broker
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer.producer import Producer
+from coterie.spark.batch_plan import BatchPlan
 from soak.stretches import Stretch, gaps, overlaps
 
 __all__ = ["soak"]
@@ -127,9 +128,13 @@ class Application(Member):
         return {(number, offset) for number, span in spans.items() for offset in range(*span)}
 
     def _spans(self, batch: int) -> dict[int, Place]:
-        text = (self.folder / "checkpoint" / "offsets" / str(batch)).read_text()
-        spans = json.loads(text.splitlines()[2])["topics"].get(TOPIC, {}).items()
-        return {int(number): (span["from"], span["until"]) for number, span in spans}
+        """What the plan of a batch reads. Spark may have deleted the plan before, and then it is taken for empty."""
+        begun = self._plan(batch - 1) if batch - 1 in self._batches("offsets") else None
+        plan = BatchPlan.from_json(self._plan(batch), BatchPlan.from_json(begun) if begun else None)
+        return {each.partition: (span.from_offset, span.until_offset) for each, span in plan.spans.items()}
+
+    def _plan(self, batch: int) -> Any:
+        return json.loads((self.folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[2])
 
     def stretches(self) -> list[Stretch]:
         """A batch, from its plan to the note that it is done. One that was repeated may not have been ours any more."""
@@ -277,9 +282,9 @@ def _all_at_work(members: list[Member]) -> None:
 def _settle(admin: Admin, members: list[Member], count: int) -> None:
     """They read to the end, and stop in order."""
     ends_at = time.monotonic() + 180
-    while _committed(admin) < count:
+    while committed(admin) < count:
         assert time.monotonic() < ends_at, (
-            f"{_committed(admin)} of {count} are committed after three minutes: "
+            f"{committed(admin)} of {count} are committed after three minutes: "
             f"{admin.list_group_offsets(GROUP)} {admin.describe_groups([GROUP])}"
         )
         time.sleep(1)
@@ -287,7 +292,7 @@ def _settle(admin: Admin, members: list[Member], count: int) -> None:
         member.stop()
 
 
-def _committed(admin: Admin) -> int:
+def committed(admin: Admin) -> int:
     found = admin.list_group_offsets(GROUP).values()
     return sum(each.offset for each in found if each is not None and not isinstance(each, Exception))
 

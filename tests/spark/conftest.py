@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from coterie.java import why_no_java
 from spark.topics import Topic
+from spark_connector import connector
 
 NO_JAVA = why_no_java("Spark", 17)
 needs_java = pytest.mark.skipif(NO_JAVA is not None, reason=str(NO_JAVA))
@@ -39,6 +40,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever python3 is on the PATH
     folder = tmp_path_factory.mktemp("spark")
     settings: dict[str, Any] = QUIET | {"spark.sql.warehouse.dir": str(folder)}
+    if "COTERIE_SPARK_JARS" in os.environ:
+        settings["spark.jars"] = connector("4.2.0")
     session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from threading import Event
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from coterie.spark import OffsetCommitter, ProgressListener
 
 __all__ = ["main"]
 
@@ -21,6 +25,15 @@ def main(remote: str, address: str, topic: str, folder: str) -> dict[str, object
     read = spark.read.format("coterie").options(**source).load().count()
     checkpoint = f"{folder}/checkpoint"
     # The session outlives the test, so that the member is gone only if it has left.
+    described: list[str] = []
+    is_reported = Event()
+
+    def report(_query: str, _batch: int, progress: dict[str, Any]) -> None:
+        described.append(progress["description"])
+        is_reported.set()
+
+    spark.streams.addListener(OffsetCommitter(servers | {"groupId": "lag"}))
+    spark.streams.addListener(ProgressListener(report))
     member = {"groupId": "g", "checkpointLocation": checkpoint, "kafka.session.timeout.ms": "600000"}
     query = (
         spark.readStream.format("coterie")
@@ -34,6 +47,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> dict[str, object
     )
     is_over = query.awaitTermination(120)
     error = query.exception()
+    is_reported.wait(60)
     rows = spark.range(7).selectExpr("string(id) as value")
     rows.write.format("coterie").mode("append").options(**servers, topic="copies").save()
     mistake = ""
@@ -48,6 +62,7 @@ def main(remote: str, address: str, topic: str, folder: str) -> dict[str, object
         "is_over": is_over,
         "error": str(error) if error else None,
         "mistake": mistake,
+        "described": described[:1],
     }
     spark.stop()
     return found

@@ -17,7 +17,9 @@ from coterie.spark.batch_plan import (
     DataLossError,
     OffsetRange,
     Span,
+    by_topic,
     ends_within,
+    name_of_plan,
     offset_ranges,
     reachable,
     within_log,
@@ -26,32 +28,71 @@ from coterie.spark.batch_plan import (
 ONE, TWO, THREE = (TopicPartition("t", number) for number in range(3))
 DONE = BatchPlan("q", 2, {})
 
-any_partitions = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 99))
+any_partitions = st.builds(TopicPartition, st.text("ab._-", min_size=1, max_size=5), st.integers(0, 99))
 spans = st.tuples(st.integers(0, 2**62), st.integers(0, 2**40)).map(lambda each: Span(each[0], each[0] + each[1]))
 plans = st.builds(
-    BatchPlan, st.text("0123456789abcdef", min_size=1), st.integers(0, 2**40), st.dictionaries(any_partitions, spans)
+    BatchPlan, st.text("0123456789abcdef", min_size=1), st.integers(2, 2**40), st.dictionaries(any_partitions, spans)
 )
 partitions = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 5))
 offsets = st.integers(0, 10_000)
 waiting = st.dictionaries(partitions, st.tuples(offsets, offsets), max_size=8)
 
 
-@given(plans)
-def test_a_plan_survives_the_checkpoint_as_the_same_text(plan: BatchPlan) -> None:
+@given(plans, st.dictionaries(any_partitions, spans))
+def test_a_plan_survives_the_checkpoint_as_the_same_text(plan: BatchPlan, others: dict[TopicPartition, Span]) -> None:
     """Spark compares offsets as text: what it gives back must be what was given, to the letter."""
-    text = json.dumps(plan.to_json())
-    again = BatchPlan.from_json(json.loads(text))
+    follows_on = {each: Span(0, span.from_offset) for each, span in plan.spans.items() if span.from_offset % 2}
+    before = BatchPlan(plan.query, plan.number - 1, others | follows_on)
+    text = json.dumps(plan.to_json(before))
+    again = BatchPlan.from_json(json.loads(text), before)
     assert again == plan
-    assert json.dumps(again.to_json()) == text
+    assert json.dumps(again.to_json(before)) == text
+    assert BatchPlan.from_json(json.loads(text)).ends() == plan.ends()
+    assert name_of_plan(json.loads(text)) == (plan.query, plan.number)
+
+
+def test_it_is_the_json_of_sparks_kafka_source_and_what_that_cannot_say() -> None:
+    before = BatchPlan("5f0c", 6, {ONE: Span(0, 5), TWO: Span(3, 7)})
+    plan = BatchPlan("5f0c", 7, {ONE: Span(5, 9), TWO: Span(8, 10), THREE: Span(4, 4)})
+    assert plan.to_json(before) == {
+        "t": {"0": 9, "1": 10, "2": 4},
+        "#plan": {"query": "5f0c", "number": 7, "from": {"t": {"1": 8}}},
+    }
+
+
+def test_the_first_plan_needs_no_other() -> None:
+    """Where it begins is not in Spark's log: a restart asks for the initial offset again, and it may be another."""
+    first = BatchPlan("q", 1, {ONE: Span(5, 9)})
+    text = first.to_json(BatchPlan("q", 0, {ONE: Span(5, 5)}))
+    assert BatchPlan.from_json(text, BatchPlan("q", 0, {ONE: Span(8, 8)})) == first
+
+
+def test_at_a_thousand_partitions_a_plan_is_about_as_long_as_kafkas() -> None:
+    partitions = [TopicPartition("orders", number) for number in range(1_000)]
+    before = BatchPlan("5f0c", 6, {each: Span(0, 100_000) for each in partitions})
+    plan = BatchPlan("5f0c", 7, {each: Span(100_000, 100_250) for each in partitions})
+    kafkas = json.dumps(by_topic(plan.ends()))
+    assert len(json.dumps(plan.to_json(before))) < len(kafkas) + 100
+
+
+def test_plans_of_the_first_version_are_read() -> None:
+    old = {"query": "a", "plan": 6, "topics": {"t": {"0": {"from": 5, "until": 9}}}}
+    plan = BatchPlan("a", 6, {ONE: Span(5, 9)})
+    assert BatchPlan.from_json(old) == plan
+    assert name_of_plan(old) == ("a", 6)
+    after = BatchPlan("a", 7, {ONE: Span(9, 12)})
+    assert BatchPlan.from_json(after.to_json(plan), BatchPlan.from_json(old)) == after
 
 
 @pytest.mark.parametrize(
     "data",
     [
         {"orders": {"0": 5}},
+        {"t": {"0": 4}, "#plan": {"query": "a", "number": 1, "from": {"t": {"0": 5}}}},
+        {"t": {"0": 4}, "#plan": {"query": "a", "number": 1, "from": {"t": {"0": -1}}}},
+        {"t": {"x": 4}, "#plan": {"query": "a", "number": 1, "from": {}}},
+        {"t": [4], "#plan": {"query": "a", "number": 1, "from": {}}},
         {"query": "a", "plan": 1, "topics": {"t": {"0": {"from": 5, "until": 4}}}},
-        {"query": "a", "plan": 1, "topics": {"t": {"0": {"from": -1, "until": 4}}}},
-        {"query": "a", "plan": 1, "topics": {"t": {"x": {"from": 1, "until": 4}}}},
         {"query": "a", "plan": 1, "topics": [1]},
         None,
     ],
@@ -59,6 +100,13 @@ def test_a_plan_survives_the_checkpoint_as_the_same_text(plan: BatchPlan) -> Non
 def test_an_offset_of_another_source_is_refused_with_what_to_do(data: Any) -> None:
     with pytest.raises(MalformedError, match="a checkpoint of its own"):
         BatchPlan.from_json(data)
+
+
+def test_a_plan_is_not_read_after_another_than_the_one_before() -> None:
+    """Where it begins would be wrong without a word."""
+    plan = BatchPlan("q", 7, {ONE: Span(5, 9)}).to_json(BatchPlan("q", 6, {ONE: Span(0, 5)}))
+    with pytest.raises(MalformedError, match="it follows plan 5"):
+        BatchPlan.from_json(plan, BatchPlan("q", 5, {ONE: Span(0, 3)}))
 
 
 def test_without_a_limit_everything_is_read() -> None:

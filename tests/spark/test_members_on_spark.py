@@ -9,8 +9,9 @@ from threading import Event
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
 
-from spark.on_spark import GROUP, Slow, failure, member, numbers, process_that_plans, stream
+from spark.on_spark import GROUP, Slow, failure, member, numbers, options, process_that_plans, stream
 from spark.topics import Plain, Topic, until
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
@@ -46,6 +47,56 @@ def test_a_query_shares_a_group_with_a_consumer(spark: SparkSession, topic: Topi
     seen = [*numbers(spark, folder), *plain.seen]
     assert topic.missing(seen) == []
     assert topic.twice(seen) == []
+
+
+def test_two_queries_of_one_application_share_a_group_and_one_is_stopped_and_started(
+    spark: SparkSession, topic: Topic, folder: Path
+) -> None:
+    """They divide the partitions, also when one leaves and comes back, and leave nothing behind."""
+    sinks = {name: Slow() for name in ("first", "second")}
+    queries = {name: member(spark, topic, folder / name, sink) for name, sink in sinks.items()}
+    until(lambda: topic.shares("g") == [2, 2], 60)
+    topic.write(400)
+    until(lambda: topic.committed("g") == 400, 60)
+    for _ in range(2):
+        queries["second"].stop()
+        until(lambda: topic.shares("g") == [4], 60)
+        topic.write(100)
+        until(lambda: topic.committed("g") == topic.written, 60)
+        queries["second"] = member(spark, topic, folder / "second", sinks["second"])
+        until(lambda: topic.shares("g") == [2, 2], 60)
+        topic.write(100)
+        until(lambda: topic.committed("g") == topic.written, 60)
+    for query in queries.values():
+        query.stop()
+        assert query.exception() is None
+    until(lambda: topic.members("g") == 0, 60)
+    seen = [row for sink in sinks.values() for row in sink.seen]
+    assert topic.missing(seen) == topic.twice(seen) == []
+    assert sorted(len(sink.seen) for sink in sinks.values()) == [300, 500]
+
+
+def test_two_members_are_joined_with_watermarks(spark: SparkSession, topic: Topic, folder: Path) -> None:
+    """Two sources of one query, each a member of a group of its own: rows that match within a time come out once."""
+    paid = Topic(topic.address, "paid", 2)
+    topic.write(40, timestamp=1_000_000)
+    paid.write(20, timestamp=1_005_000)
+    sides = []
+    for which, group in ((topic, "g"), (paid, "h")):
+        rows = spark.readStream.format("coterie").options(**options(which), **GROUP | {"groupId": group}).load()
+        columns = [f"string(value) as {which.name}", f"timestamp as {which.name}_at"]
+        sides.append(rows.selectExpr(*columns).withWatermark(f"{which.name}_at", "10 seconds"))
+    both = sides[0].join(
+        sides[1], expr("orders = paid and paid_at between orders_at and orders_at + interval 10 seconds")
+    )
+    writer = both.writeStream.format("parquet").option("path", str(folder / "out"))
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    found = [int(row.orders) for row in spark.read.parquet(str(folder / "out")).collect()]
+    assert sorted(found) == list(range(20))
+    until(lambda: topic.members("g") == topic.members("h") == 0, 60)
+    assert (topic.committed("g"), paid.committed("h")) == (40, 20)
+    paid.close()
 
 
 def test_a_rebalance_waits_for_a_slow_batch_and_what_is_kept_is_read_on(

@@ -67,6 +67,11 @@ class Topic:
         (found,) = self.admin.describe_groups([group_id]).values()
         return 0 if isinstance(found, Exception) else len(found.members)
 
+    def shares(self, group_id: str) -> list[int]:
+        """How many partitions each member has."""
+        (found,) = self.admin.describe_groups([group_id]).values()
+        return [] if isinstance(found, Exception) else sorted(len(each.assignment) for each in found.members)
+
     def missing(self, seen: Iterable[int]) -> list[int]:
         return sorted(set(range(self.written)) - set(seen))
 

@@ -1,12 +1,18 @@
 """The plan of a micro-batch: which offsets of which partitions it reads, and how they are cut into tasks; pure.
 
-A plan is the offset that Spark keeps in the checkpoint:
+A plan is the offset that Spark keeps in the checkpoint. It says where the batch ends, in the JSON of Spark's own Kafka
+source, and what else is needed under a name that no topic can have:
 
-    {"query": "5f0c…", "plan": 7, "topics": {"orders": {"0": {"from": 100, "until": 250}}}}
+    {"orders": {"0": 250, "1": 7}, "#plan": {"query": "5f0c…", "number": 7, "from": {"orders": {"0": 100}}}}
 
-A batch can be read again from its plan alone, whatever was read before and whichever query owns the partitions today.
-`query` is drawn once and stays with the checkpoint, so that a commit to the group can name its query. `plan` counts, so
-that no two plans of a query are the same text and Spark sees that a batch is new.
+`from` has the partitions that do not begin where the plan before ends: others may have read there, or records were
+deleted. Spark's log has both plans of a batch, so a batch can be read again, the same, whichever query owns the
+partitions today. The first plan has all of `from`: the one before it is not in the log. `query` is drawn once and stays
+with the checkpoint, so that a commit to the group can name its query. `number` counts, so that no two plans of a query
+are the same text and Spark sees that a batch is new.
+
+Version 0.1.0 wrote `{"query": "5f0c…", "plan": 7, "topics": {"orders": {"0": {"from": 100, "until": 250}}}}`, which is
+read as well.
 
 The limits are those of Spark's Kafka source: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` for
 a batch, `minPartitions` and `maxRecordsPerPartition` for its tasks.
@@ -29,11 +35,16 @@ __all__ = [
     "DataLossError",
     "OffsetRange",
     "Span",
+    "by_topic",
     "ends_within",
+    "name_of_plan",
     "offset_ranges",
     "reachable",
     "within_log",
 ]
+
+
+PLAN = "#plan"
 
 
 class DataLossError(CoterieError):
@@ -58,25 +69,31 @@ class BatchPlan:
     spans: Mapping[TopicPartition, Span]
     """Partitions with nothing new are in it too, with an empty span, so that their positions are kept."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON, sorted, since Spark compares the text."""
-        topics: dict[str, dict[str, dict[str, int]]] = {}
-        for (topic, partition), span in sorted(self.spans.items()):
-            topics.setdefault(topic, {})[str(partition)] = {"from": span.from_offset, "until": span.until_offset}
-        return {"query": self.query, "plan": self.number, "topics": topics}
+    def to_json(self, before: BatchPlan | None = None) -> dict[str, Any]:
+        """Return the plan as JSON, sorted, since Spark compares the text. `before`: the plan that it follows."""
+        ends = before.ends() if before is not None and before.number else {}
+        begins = {each: at for each, (at, until) in self.spans.items() if at != ends.get(each, until)}
+        described = {"query": self.query, "number": self.number, "from": by_topic(begins)}
+        return {**by_topic(self.ends()), PLAN: described}
 
     @classmethod
-    def from_json(cls, data: Any) -> BatchPlan:
+    def from_json(cls, data: Any, before: BatchPlan | None = None) -> BatchPlan:
+        """Read a plan. Without the plan before it, all that counts is where it ends; after itself it is empty."""
         try:
-            spans = {
-                TopicPartition(topic, int(partition)): Span(int(span["from"]), int(span["until"]))
-                for topic, partitions in data["topics"].items()
-                for partition, span in partitions.items()
-            }
-            plan = cls(str(data["query"]), int(data["plan"]), spans)
+            if _is_old(data):
+                plan = _old_plan(data)
+            else:
+                query, number, begins = (data[PLAN][name] for name in ("query", "number", "from"))
+                starts = before.ends() if before is not None else {}
+                if before is None or before.number != number:
+                    starts |= _numbers(begins)
+                ends = _numbers({topic: offsets for topic, offsets in data.items() if topic != PLAN})
+                plan = cls(str(query), int(number), {each: Span(starts.get(each, at), at) for each, at in ends.items()})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise _foreign(data, error) from None
-        if any(not 0 <= span.from_offset <= span.until_offset for span in spans.values()):
+        if before is not None and before.number not in {plan.number, plan.number - 1}:
+            raise _foreign(data, ValueError(f"it follows plan {before.number}"))
+        if any(not 0 <= span.from_offset <= span.until_offset for span in plan.spans.values()):
             raise _foreign(data, ValueError("an end before its beginning"))
         return plan
 
@@ -87,6 +104,44 @@ class BatchPlan:
     def to_read(self) -> dict[TopicPartition, Span]:
         """Return the spans that are not empty."""
         return {partition: span for partition, span in self.spans.items() if span.size}
+
+
+def name_of_plan(data: Any) -> tuple[str, int] | None:
+    """Return the query and the number of a plan, from its JSON; None if it is the offset of another source."""
+    if not isinstance(data, dict):
+        return None
+    if _is_old(data):
+        return data["query"], data["plan"]
+    return (data[PLAN]["query"], data[PLAN]["number"]) if PLAN in data else None
+
+
+def _is_old(data: Any) -> bool:
+    return isinstance(data, dict) and data.keys() == {"query", "plan", "topics"}
+
+
+def _old_plan(data: Any) -> BatchPlan:
+    spans = {
+        TopicPartition(topic, int(partition)): Span(int(span["from"]), int(span["until"]))
+        for topic, partitions in data["topics"].items()
+        for partition, span in partitions.items()
+    }
+    return BatchPlan(str(data["query"]), int(data["plan"]), spans)
+
+
+def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Return offsets in the JSON of Spark's Kafka source, sorted."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
+
+
+def _numbers(topics: Any) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, offsets in topics.items()
+        for partition, offset in offsets.items()
+    }
 
 
 def _foreign(data: Any, error: Exception) -> MalformedError:
@@ -110,6 +165,8 @@ class BatchPlanner:
         """The time at which the last batch was planned, or this was first asked."""
         self.target: Mapping[TopicPartition, int] | None = None
         """The end of each partition at the start, with AvailableNow: records behind it are not read."""
+        self.is_waiting = False
+        """True if there are records to read, and the last plan left them for `minOffsetsPerTrigger`."""
 
     def plan(
         self,
@@ -125,7 +182,9 @@ class BatchPlanner:
         if self.target is not None:
             log_ends = {each: min(log_ends[each], end) for each, end in self.target.items() if each in log_ends}
         waiting = sum(max(log_ends.get(each, at) - at, 0) for each, at in positions.items())
-        if may_wait and self.target is None and not self.is_enough(waiting, now_ms):
+        is_early = may_wait and self.target is None and not self.is_enough(waiting, now_ms)
+        self.is_waiting = is_early and waiting > 0
+        if is_early:
             return done
         ends = ends_within(max_offsets, positions, log_ends)
         spans = {each: Span(at, max(at, ends.get(each, at))) for each, at in positions.items()}

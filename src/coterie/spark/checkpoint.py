@@ -40,7 +40,7 @@ from threading import Thread
 from typing import Any
 
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.spark.batch_plan import BatchPlan, Span
+from coterie.spark.batch_plan import BatchPlan, Span, name_of_plan
 
 __all__ = ["CheckpointThread", "CommitNote", "SparkCheckpoint", "next_offset", "spans_to_repeat"]
 
@@ -148,7 +148,7 @@ class SparkCheckpoint:
         return self._is_there(f"commits/{newest}") or self._number(newest - 1, plan.query) == plan.number
 
     def _number(self, batch: int, query: str) -> int | None:
-        return next((each["plan"] for each in self._plans(batch) if each.get("query") == query), None)
+        return dict(self._plans(batch)).get(query)
 
     def _newest(self, folder: str) -> int | None:
         from pyarrow.fs import FileSelector
@@ -157,13 +157,14 @@ class SparkCheckpoint:
         found = self._files.get_file_info(FileSelector(f"{self._root}/{folder}", allow_not_found=True))
         return max((int(info.base_name) for info in found if info.base_name.isdigit()), default=None)
 
-    def _plans(self, batch: int) -> list[dict[str, Any]]:
+    def _plans(self, batch: int) -> list[tuple[str, int]]:
+        """Return query and number of the plans of all sources that are format("coterie")."""
         if not self._is_there(f"offsets/{batch}"):
             return []
         with self._files.open_input_stream(f"{self._root}/offsets/{batch}") as stream:
             lines = stream.read().decode().splitlines()[1:]
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        return [each for each in found if "plan" in each]
+        names = [name_of_plan(json.loads(line)) for line in lines if line.startswith("{")]
+        return [name for name in names if name is not None]
 
     def _is_there(self, path: str) -> bool:
         from pyarrow.fs import FileType

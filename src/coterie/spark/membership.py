@@ -7,6 +7,7 @@ the consumer's engine, as `AsyncConsumer` is, but fetches nothing: Spark's tasks
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from coterie.assignors import assignor
 from coterie.client.consumer.engine import Engine
@@ -25,6 +26,14 @@ __all__ = ["FencedQueryError", "OwnedPartitions", "QueryMember"]
 
 COMMIT_LANE = "commits"
 """The connection for commits while a join is parked on the coordinator's own connection."""
+REPORTED_METRICS = (
+    "assigned-partitions",
+    "rebalance-total",
+    "rebalance-latency-total",
+    "last-rebalance-seconds-ago",
+    "failed-rebalance-total",
+)
+"""The metrics of a consumer that are in the progress of a query."""
 LISTENER_CHECK_MS = 60_000
 """The time that the listener's task waits at a time; a call or an error ends the wait at once."""
 
@@ -255,6 +264,14 @@ class QueryMember:
             self.engine.subscribe(self._options.topics, self._options.pattern)
             self.engine.handle(events.PollBegan())
             self.engine.tasks.start(self._call_listener())
+
+    def report(self) -> dict[str, Any]:
+        """Return what the member is doing, and its rebalances, under Kafka's names of metrics."""
+        metrics = self.engine.metrics()["consumer-coordinator-metrics"]
+        return {
+            "member": self._member.explain(self.engine.clock_ms()),
+            "metrics": {name: metrics[name] for name in REPORTED_METRICS},
+        }
 
     def raise_failure(self) -> None:
         """Raise what the query must fail with, if there is anything."""

@@ -19,7 +19,7 @@ from coterie.client.admin.admin import Admin
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.settings import SettingsError
-from coterie.spark.batch_plan import BatchPlan
+from coterie.spark.batch_plan import BatchPlan, name_of_plan
 from coterie.spark.offsets import parse_numbers
 from coterie.spark.options import admin_settings
 
@@ -37,8 +37,7 @@ def reached(end_offset: str | None) -> dict[TopicPartition, int]:
         return {}
     try:
         data = json.loads(end_offset)
-        is_plan = isinstance(data, dict) and "plan" in data
-        return BatchPlan.from_json(data).ends() if is_plan else parse_numbers(end_offset)
+        return BatchPlan.from_json(data).ends() if name_of_plan(data) else parse_numbers(end_offset)
     except (MalformedError, ValueError):
         return {}
 

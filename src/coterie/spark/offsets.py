@@ -160,7 +160,12 @@ class OffsetReader(TopicsAdmin, GroupsAdmin):
     def __init__(self, options: SourceOptions, cluster: NetworkClient | None = None) -> None:
         self.options = options
         self._cluster = cluster or NetworkClient(options.client)
-        self._is_committed_only = options.client.reads_committed
+        self.is_committed_only = options.client.reads_committed
+
+    @property
+    def cluster(self) -> NetworkClient:
+        """The connections; `close` closes them."""
+        return self._cluster
 
     async def partitions(self) -> set[TopicPartition]:
         """Return all partitions that the options name and that exist now."""
@@ -200,12 +205,12 @@ class OffsetReader(TopicsAdmin, GroupsAdmin):
 
     async def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offsets for times, EARLIEST or LATEST; NO_OFFSET if there is no record as late as the time."""
-        found = checked(await self.list_offsets(asked, read_committed=self._is_committed_only))
+        found = checked(await self.list_offsets(asked, read_committed=self.is_committed_only))
         return {each: listed.offset for each, listed in found.items()}
 
     async def known_offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the same as `offsets`, without partitions that do not exist any more."""
-        found = await self.list_offsets(asked, read_committed=self._is_committed_only)
+        found = await self.list_offsets(asked, read_committed=self.is_committed_only)
         there = {
             each: one for each, one in found.items() if not (isinstance(one, KafkaError) and one.code in NO_SUCH_TOPIC)
         }

@@ -294,6 +294,17 @@ class SourceOptions:
     include_headers: bool
     poll_timeout_ms: int
 
+    @property
+    def description(self) -> str:
+        """What is read, in the words of Spark's Kafka source, and in which group."""
+        if self.pattern is not None:
+            what = f"SubscribePattern[{self.pattern.pattern}]"
+        elif self.assigned:
+            what = f"Assign[{', '.join(map(str, self.assigned))}]"
+        else:
+            what = f"Subscribe[{', '.join(self.topics)}]"
+        return f"Coterie[{what}]" + (f" as member of {self.group_id}" if self.group_id else "")
+
     @classmethod
     def of(cls, given: Mapping[str, str], use: Use) -> SourceOptions:
         """SettingsError has a line for each thing that cannot be."""

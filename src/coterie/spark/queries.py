@@ -2,15 +2,16 @@
 member of a group (`GroupQuery`).
 
 The last two live on the background's event loop, and have the methods that `source.py` calls: `initial`, `latest`,
-`spans`, `set_target`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits go on
-meanwhile. `checkpoint.py` says what is promised, and why; `membership.py` has the member.
+`spans`, `set_target`, `report`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits
+go on meanwhile. `checkpoint.py` says what is promised, and why; `membership.py` has the member.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from coterie.client.network.runtime import clock_ms, within
 from coterie.client.types import OffsetAndMetadata, TopicPartition
@@ -18,6 +19,7 @@ from coterie.errors import CommitFailedError, CoterieError, KafkaError, Rebalanc
 from coterie.spark.batch_commits import BatchCommits, BatchCommitsServer
 from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable, within_log
 from coterie.spark.checkpoint import CheckpointThread, SparkCheckpoint, next_offset, spans_to_repeat
+from coterie.spark.log_ends import LogEnds
 from coterie.spark.membership import OwnedPartitions, QueryMember
 from coterie.spark.offsets import EARLIEST, LATEST, AtOffsets, OffsetReader
 from coterie.spark.options import SourceOptions
@@ -28,6 +30,8 @@ log = logging.getLogger("coterie.spark")
 
 NEW_PARTITIONS_MS = 1_000
 """The interval at which a query without a group looks for new partitions."""
+NEW_PARTITIONS_PAUSE = 50
+"""If that takes long, the interval is so many times as long."""
 GROUP_WAIT_MS = 1_000
 """The time that a trigger waits for the group; then it reports that there is nothing new, and Spark asks again."""
 CHECKPOINT_WAIT_MS = 100
@@ -59,9 +63,12 @@ class SingleQuery:
         self._query = query
         self._reader = OffsetReader(options)
         self._planner = BatchPlanner(options.min_offsets_per_trigger, options.max_trigger_delay)
+        self._ends = LogEnds(self._reader)
         self._partitions: set[TopicPartition] = set()
         self._looks_again_at_ms = 0
-        self.log_ends: dict[TopicPartition, int] = {}
+        self._idle_after: tuple[str, int] | None = None
+        """The plan that nothing follows, as long as `log_ends` is the same."""
+        self.log_ends: Mapping[TopicPartition, int] = {}
 
     async def initial(self) -> BatchPlan:
         starts = await self._reader.starts(await self._reader.existing_partitions())
@@ -69,17 +76,31 @@ class SingleQuery:
 
     async def latest(self, done: BatchPlan, max_offsets: int | None, *, may_wait: bool) -> BatchPlan:
         """Return the next plan, or `done` itself if there is nothing new."""
-        if clock_ms() >= self._looks_again_at_ms:  # an idle query asks a hundred times a second
-            self._partitions = await self._reader.partitions()
-            self._looks_again_at_ms = clock_ms() + NEW_PARTITIONS_MS
+        if self._planner.target is None:
+            await self._ends.pause()
+        await self._look_for_partitions()
+        log_ends = await self._ends.look(self._partitions)
+        if log_ends is self.log_ends and self._idle_after == (done.query, done.number):
+            return done
+        self.log_ends = log_ends
         positions = done.ends()
         positions |= await self._new_starts(self._partitions - positions.keys())
-        self.log_ends = await self._reader.known_offsets(dict.fromkeys(self._partitions, LATEST))
         fails = self._options.fail_on_data_loss
-        positions = reachable(positions, self.log_ends, fail_on_data_loss=fails, warn=log.warning)
-        return self._planner.plan(
-            done, positions, self.log_ends, clock_ms(), max_offsets=max_offsets, may_wait=may_wait
-        )
+        positions = reachable(positions, log_ends, fail_on_data_loss=fails, warn=log.warning)
+        plan = self._planner.plan(done, positions, log_ends, clock_ms(), max_offsets=max_offsets, may_wait=may_wait)
+        self._idle_after = (done.query, done.number) if plan is done and not self._planner.is_waiting else None
+        return plan
+
+    async def _look_for_partitions(self) -> None:
+        """Ask for the partitions there are, but not at each look: the answer is long, and seldom new."""
+        if clock_ms() < self._looks_again_at_ms:
+            return
+        began_ms = clock_ms()
+        partitions = await self._reader.partitions()
+        if partitions != self._partitions:
+            self._partitions = partitions
+        took_ms = clock_ms() - began_ms
+        self._looks_again_at_ms = clock_ms() + max(NEW_PARTITIONS_MS, NEW_PARTITIONS_PAUSE * took_ms)
 
     async def _new_starts(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
         """Read new partitions from their beginning, whatever startingOffsets says: nothing of them was read yet."""
@@ -95,6 +116,10 @@ class SingleQuery:
 
     async def spans(self, plan: BatchPlan) -> dict[TopicPartition, Span]:
         return plan.to_read()
+
+    async def report(self) -> dict[str, Any]:
+        """Return nothing: there is no member."""
+        return {}
 
     async def set_target(self) -> None:
         """Prepare for AvailableNow: read what is there now, and not what is written later."""
@@ -124,7 +149,11 @@ class GroupQuery:
         self._known_at_first: set[TopicPartition] | None = None
         self._not_repeated: dict[TopicPartition, int] = {}
         """The first offsets of the spans of a repeated batch that are not read again."""
-        self.log_ends: dict[TopicPartition, int] = {}
+        self._ends = LogEnds(self._reader)
+        self._to_look_at: frozenset[TopicPartition] = frozenset()
+        self._idle_after: tuple[str, int, int] | None = None
+        """The plan and the assignment that nothing follows, as long as `log_ends` is the same."""
+        self.log_ends: Mapping[TopicPartition, int] = {}
 
     async def listen(self) -> None:
         """Let the sink ask for the offsets of the batch that runs, if it commits them."""
@@ -154,22 +183,35 @@ class GroupQuery:
         if self._known_at_first is None:
             self._known_at_first = await self._reader.partitions()
         self._member.join()
-        self._owned.batch_done(done)
-        self._member.engine.news()
-        until_ms = None if self._planner.target is not None else clock_ms() + GROUP_WAIT_MS
-        if not await self._is_ready(done, until_ms):
+        if not self._is_idle_after(done):
+            self._owned.batch_done(done)
+            self._member.engine.news()
+            until_ms = None if self._planner.target is not None else clock_ms() + GROUP_WAIT_MS
+            if not await self._is_ready(done, until_ms):
+                return done
+            self._to_look_at = frozenset(self._owned.to_plan())
+        changes = self._owned.changes
+        if self._planner.target is None:
+            await self._ends.pause()
+        log_ends = await self._ends.look(self._to_look_at)
+        self._member.raise_failure()
+        if log_ends is self.log_ends and self._is_idle_after(done):
             return done
-        positions = self._owned.to_plan()
-        self.log_ends = await self._reader.known_offsets(dict.fromkeys(positions, LATEST))
+        self.log_ends = log_ends
+        positions = {each: at for each, at in self._owned.to_plan().items() if each in self._to_look_at}
         fails = self._options.fail_on_data_loss
-        self._owned.skip_to(reachable(positions, self.log_ends, fail_on_data_loss=fails, warn=log.warning))
-        positions = self._owned.to_plan()  # some may have been revoked meanwhile
-        plan = self._planner.plan(
-            done, positions, self.log_ends, clock_ms(), max_offsets=max_offsets, may_wait=may_wait
-        )
+        self._owned.skip_to(reachable(positions, log_ends, fail_on_data_loss=fails, warn=log.warning))
+        positions = {each: at for each, at in self._owned.to_plan().items() if each in self._to_look_at}
+        plan = self._planner.plan(done, positions, log_ends, clock_ms(), max_offsets=max_offsets, may_wait=may_wait)
         if plan is not done:
             self._owned.batch_planned(plan)
+        is_idle = plan is done and not self._planner.is_waiting and not self._owned.commits_due()
+        self._idle_after = (done.query, done.number, changes) if is_idle else None
         return plan
+
+    def _is_idle_after(self, done: BatchPlan) -> bool:
+        """Return whether nothing was to be read or committed at the last look, and the partitions are the same."""
+        return self._idle_after == (done.query, done.number, self._owned.changes)
 
     async def _is_ready(self, done: BatchPlan, until_ms: int | None) -> bool:
         """Wait until everything durable is committed, and the start of every owned partition is known."""
@@ -213,6 +255,10 @@ class GroupQuery:
         new = set(partitions) - (self._known_at_first or set())
         starts = await self._reader.offsets(dict.fromkeys(new, EARLIEST))
         return starts | await self._reader.starts(set(partitions) - new)
+
+    async def report(self) -> dict[str, Any]:
+        """Return what the member is doing, for progress reports."""
+        return self._member.report()
 
     async def set_target(self) -> None:
         """Prepare for AvailableNow, for all partitions: others may be assigned before the end."""

@@ -34,9 +34,10 @@ from pyspark.sql.types import StructType
 
 from coterie.client.network.runtime import Background, background
 from coterie.settings import SettingsError
-from coterie.spark.batch_plan import BatchPlan, OffsetRange, Span, offset_ranges
+from coterie.spark.batch_plan import BatchPlan, OffsetRange, Span, by_topic, offset_ranges
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.partition_reader import read_range
+from coterie.spark.progress import SOURCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,6 +102,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._query: SingleQuery | GroupQuery | None = None
         self._background: Background | None = None
+        self._last: tuple[dict[str, Any], BatchPlan] | None = None
+        """The last plan, as it was given to Spark, which gives it back at each look."""
         self._shutdown = Shutdown(self._end)
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[SourceOptions]]:
@@ -125,25 +128,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the next offset; `start`, which is in Spark's log of done batches, if there is nothing new."""
-        done = BatchPlan.from_json(start)
+        done = self._last[1] if self._last is not None and self._last[0] == start else BatchPlan.from_json(start)
         max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         may_wait = not isinstance(limit, ReadAllAvailable) or self._options.max_offsets_per_trigger is None
         plan = background().run(self.query.latest(done, max_offsets, may_wait=may_wait))
-        return start if plan is done else plan.to_json()
+        offset = start if plan is done else plan.to_json(done)
+        self._last = offset, plan
+        return offset
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return where the log ends, in the JSON of Spark's Kafka source, for progress reports."""
-        topics: dict[str, dict[str, int]] = {}
-        for (topic, partition), end in sorted(self.query.log_ends.items()):
-            topics.setdefault(topic, {})[str(partition)] = end
-        return topics or None
+        """Return where the log ends, in the JSON of Spark's Kafka source, for progress reports.
+
+        Nothing else of ours gets into them, so what the member of a group does is there too.
+        """
+        ends = by_topic(self.query.log_ends)
+        if ends and self._options.group_id is not None:
+            about = {"description": self._options.description, **background().run(self.query.report())}
+            return {**ends, SOURCE: about}
+        return ends or None
 
     def prepareForTriggerAvailableNow(self) -> None:
         background().run(self.query.set_target())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the tasks of a batch. They depend on `end` alone, so that a repeated batch reads the same."""
-        spans = background().run(self.query.spans(BatchPlan.from_json(end)))
+        """Return the tasks of a batch. Both offsets are in Spark's log, so that a repeated batch reads the same."""
+        spans = background().run(self.query.spans(BatchPlan.from_json(end, BatchPlan.from_json(start))))
         return _input_partitions(spans, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
