@@ -35,7 +35,7 @@ WORLDS = [
            "if crc32c(payload, crc32c(head[1])) != int(head[4], 16):", "if False:", tests=("tests/storage/test_metadata_files.py",)),
     Mutant(SIM, "the names of a log that was closed empty are taken for durable", "storage/partition_log.py",
            "names_are_durable=clean and not self._is_new", "names_are_durable=clean", workload="growing-topics"),
-    Mutant(SIM, "the journal is not synced", "storage/flush.py", "            file.append(content)\n            file.sync()", "            file.append(content)"),
+    Mutant(SIM, "the journal is not synced", "storage/flush.py", "            file.append(_content_of(entries, file.size))\n            file.sync()", "            file.append(_content_of(entries, file.size))"),
     Mutant(SIM, "a sync leaves out what a segment has not written", "storage/files.py",
            "        self.write_out()\n        return self._file.later()", "        return self._file.later()"),
     Mutant(SIM, "a last segment without batches stays behind a hole", "storage/recovery.py",
