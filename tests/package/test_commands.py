@@ -46,10 +46,20 @@ WITH_A_BROKER = (
     "report data -o report.html",
 )
 REFUSED_BY_A_BROKER = {
+    "plan group bar --for 1": 'nothing is known about group "bar"',
     "transactions abort --topic orders:0 --start-offset 0": "no transaction in orders-0 begins at offset 0",
 }
 AFTER_A_BROKER = "repair data"
+PLANNED = f"{ROOT}/tests/package/group.toml --seeds 0 --jobs 1"
 ALONE = (
+    f"plan deploy {PLANNED} --pause 1",
+    f"plan scale {PLANNED} --to 3",
+    f"plan autoscale {PLANNED} --threshold 50 --minutes 1 --surge-minutes 0.5",
+    f"plan crash {PLANNED}",
+    f"plan slow {PLANNED} --stall 2",
+    f"plan partitions {PLANNED} --topic orders --to 3 --set metadata.max.age.ms=2000",
+    f"plan steady {PLANNED} --minutes 1",
+    f"plan tune {PLANNED} --pause 1 --at-most detection_s=7",
     f"assign --compare --leave m1 < {ROOT}/examples/group.jsonl",
     f"explain {ROOT}/tests/diagnosis/recorded/kafka-4.3.1.log",
     "sim --seed 1 --hours 0.01",
