@@ -7,17 +7,14 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
-from zipfile import ZipFile
 
 import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-import coterie
 from coterie.spark import OffsetCommitter
 from spark.conftest import QUIET, in_the_soak, needs_java
 from spark.topics import Topic, until
@@ -28,14 +25,12 @@ HERE = Path(__file__).parent
 WITHIN_S = 280
 
 
-def spark_submit(
-    script: Path, *args: str, conf: dict[str, str], options: Sequence[str] = (), environ: dict[str, str] | None = None
-) -> str:
+def spark_submit(script: Path, *args: str, conf: dict[str, str]) -> str:
     """Spark's own launcher; what the job printed."""
-    command = [str(Path(sys.executable).with_name("spark-submit")), *options]
+    command = [str(Path(sys.executable).with_name("spark-submit"))]
     for name, text in (QUIET | conf).items():
         command += ["--conf", f"{name}={text}"]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"} | (environ or {})
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [*command, str(script), *args],
         env=environment,
@@ -66,32 +61,6 @@ def test_a_job_of_spark_submit_is_a_member(topic: Topic, tmp_path: Path, master:
     assert numbers(tmp_path) == list(range(200))
     assert topic.committed("g") == 200
     until(lambda: topic.members("g") == 0, 60)  # it leaves as its process ends; its session would go on
-
-
-@needs_java
-@in_the_soak
-def test_a_job_brings_the_package_with_it(topic: Topic, tmp_path: Path) -> None:
-    """`--py-files` with a zip of the package, on a Python that has Spark and what Coterie needs, and not Coterie."""
-    topic.write(200)
-    sources = Path(coterie.__file__).parents[1]
-    packed = tmp_path / "coterie.zip"
-    with ZipFile(packed, "w") as archive:
-        for path in [*sources.glob("coterie/**/*"), sources / "pyspark_coterie.py"]:
-            if path.suffix in {".py", ".typed", ".json", ".html", ".toml"}:
-                archive.write(path, path.relative_to(sources))
-    python = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-    bare = {"PYSPARK_PYTHON": str(python), "PYTHONPATH": sysconfig.get_path("purelib")}  # its .pth files do not count
-    assert subprocess.run([python, "-c", "import coterie"], env=bare, capture_output=True, check=False).returncode
-    said = spark_submit(
-        HERE / "submitted_job.py",
-        *(topic.address, topic.name, str(tmp_path)),
-        options=["--py-files", str(packed)],
-        environ=bare,
-        conf={"spark.master": "local[2]"},
-    )
-    assert said.split() == ["local[2]", "1"]
-    assert numbers(tmp_path) == list(range(200))
-    assert topic.committed("g") == 200
 
 
 @pytest.fixture
