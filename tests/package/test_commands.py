@@ -70,6 +70,10 @@ NEEDS = {
         "No module named 'pyspark'",
         "this command needs Spark, and Java 17 or later: pip install '",
     ),
+    "pipeline topics orders --group lake --schema orders.ddl --out lake": (
+        "No module named 'pyspark'",
+        "this command needs Spark, and Java 17 or later: pip install '",
+    ),
     "pipeline show rebalances --out tables": (
         "No module named 'pyarrow'",
         "pyarrow is needed to read the Parquet tables: pip install '",
