@@ -1,4 +1,4 @@
-"""What a change will cost a consumer group, before it is made: `coterie plan`.
+"""Forecasts what a change will cost a consumer group, before it is made: `coterie plan`.
 
 A group (`group_model.py`) and a change (`changes.py`) become a simulated world for each seed. `simulated_group.py` runs
 the shipped broker and consumers in virtual time; records are not sent but counted (`record_flow.py`). `costs.py` has

@@ -24,7 +24,7 @@ _CONSUMER_TIMES = ("group.consumer.session.timeout.ms", "group.consumer.heartbea
 
 
 class Origin(DataStruct, frozen=True):
-    """Where a figure is from."""
+    """The source of a figure."""
 
     grade: str
     """measured, given or assumed."""
@@ -69,7 +69,7 @@ class GroupModel(DataStruct, frozen=True):
     network_ms: float = ASSUMED_NETWORK_MS
     """The time that a packet takes, one way."""
     origins: Mapping[str, Origin] = field(default_factory=dict)
-    """Where each figure is from, by its name."""
+    """The source of each figure, by its name."""
 
     # --- settings
 

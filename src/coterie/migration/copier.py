@@ -147,7 +147,7 @@ class _Copied:
     deliveries: list[Delivery] = field(default_factory=list)
 
     def segments(self) -> list[Segment]:
-        """Wait until they are delivered. Two answers tell all offsets, unless somebody else wrote in between."""
+        """Wait until they are delivered. Two answers tell all offsets, unless another producer wrote in between."""
         first, last = self.deliveries[0].result().offset, self.deliveries[-1].result().offset
         if first < 0 or last < 0:
             raise TransactionAbortableError("the target did not say at which offsets the records are")

@@ -163,7 +163,7 @@ class TurnServer:
             if who is not None:
                 await self._answer(who, reader, writer)
         except (ConnectionError, ValueError):
-            pass  # whoever it was is gone, or does not know how to ask
+            pass  # the client is gone, or sent something else
         finally:
             self._writers.remove(writer)
             writer.close()

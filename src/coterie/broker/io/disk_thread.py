@@ -58,9 +58,9 @@ class DiskThread:
         """Work that the Python thread has, or will have."""
         self._writer = _new_disk_writer()
         self._writing: tuple[Flush, Callable[[FlushEnded], None]] | None = None
-        """What the writer is doing."""
+        """The flush whose journal the writer is writing."""
         self._held: list[_Work] = []
-        """What was asked for since: it comes after that."""
+        """Work that was asked for since; it comes after that flush."""
         if self._writer is not None:
             loop.add_reader(self._writer.fileno, self._written)
 

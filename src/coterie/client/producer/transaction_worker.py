@@ -26,7 +26,7 @@ AT_ONCE = 4 * 1024 * 1024
 
 
 class Turns(Protocol):
-    """What a worker asks for turns."""
+    """Gives a worker its turns at partitions."""
 
     def take(self, wanted: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Wait for turns at one or more of these partitions, and return the next sequence of each."""

@@ -51,7 +51,7 @@ class DeltaTables:
         """Do nothing: an attempt that failed has left no rows."""
 
     def expire(self, table: str, before: date) -> int:
-        """Delete the rows. Their files stay until somebody runs VACUUM, which can take long."""
+        """Delete the rows. Their files stay until VACUUM is run, which can take long."""
         place = self._place(table)
         if place is None:
             return 0
