@@ -4,8 +4,9 @@
     PYTHONPATH=tests python tests/soak/spark_cluster.py --kills 8 --seed 7
 
 Killed are an executor, a worker with its executors, the driver, the process of the source, which is the member, and an
-ordinary consumer that is the other member. Speculation is on; how many tasks ran twice is not counted. Checked at the end: nothing is missing,
-and what is twice was in a batch under way when its reader was killed. An executor or a worker costs nothing.
+ordinary consumer that is the other member. Speculation is on; how many tasks ran twice is not counted. Checked at the
+end: nothing is missing, and what is twice was in a batch under way when its reader was killed. An executor or a worker
+costs nothing.
 """
 
 from __future__ import annotations
