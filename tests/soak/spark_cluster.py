@@ -4,8 +4,9 @@
     PYTHONPATH=tests python tests/soak/spark_cluster.py --kills 8 --seed 7
 
 Killed are an executor, a worker with its executors, the driver, the process of the source, which is the member, and an
-ordinary consumer that is the other member. Speculation is on: tasks run twice. Checked at the end: nothing is missing,
-and what is twice was in a batch under way when its reader was killed. An executor or a worker costs nothing.
+ordinary consumer that is the other member. Speculation is on; how many tasks ran twice is not counted. Checked at the
+end: nothing is missing, and what is twice was in a batch under way when its reader was killed. An executor or a worker
+costs nothing.
 """
 
 from __future__ import annotations
@@ -174,12 +175,11 @@ def soak(where: str, kills: int, seed: int) -> Counter[str]:
                 if member.is_alive:
                     member.kill()
             cluster.end()
-        speculative = (spark.folder / "log").read_text().count("speculat")
-        _judge([spark, plain], written, happened, speculative)
+        _judge([spark, plain], written, happened)
     return happened
 
 
-def _judge(members: list[Member], written: set[tuple[int, int]], happened: Counter[str], speculative: int) -> None:
+def _judge(members: list[Member], written: set[tuple[int, int]], happened: Counter[str]) -> None:
     seen = Counter(place for member in members for place in member.seen())
     twice = {place for place, count in seen.items() if count > 1}
     under_way = set().union(*(member.under_way for member in members))
@@ -190,7 +190,6 @@ def _judge(members: list[Member], written: set[tuple[int, int]], happened: Count
         "strange": len(seen.keys() - written),
         "twice": len(twice),
         "twice and not under way in a kill": len(twice - under_way),
-        "lines of the log about speculation": speculative,
     }
     print(json.dumps(outcome), flush=True)
     assert not outcome["missing"] and not outcome["strange"] and not twice - under_way, outcome
