@@ -39,6 +39,8 @@ settings.load_profile(os.environ.get("COTERIE_HYPOTHESIS", "default"))
 # kafka-python may leave a socket to the garbage collector, which closes it during any later test.
 _ROOMS_OF_OTHER_LIBRARIES = ("clients", "adapters", "testing", "docs")
 _ROOMS_WITH_ONE_START = ("spark", "clients", "history", "package")  # Spark, a broker, ZooKeeper, a wheel: once
+_SPARK_TABLES = ("decoding", "delta", "docs", "group", "pipeline", "submit", "sweep", "tables")
+"""Tests of Spark whose files are called so have a session of their own: one session for all is the longest chain."""
 
 
 class Rooms(LoadScopeScheduling):  # type: ignore[misc]
@@ -47,6 +49,8 @@ class Rooms(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file, *_ = nodeid.split("::")
         _, room, *_ = file.split("/")
+        if room == "spark" and file.rpartition("/test_")[2].startswith(_SPARK_TABLES):
+            return "tables of spark"
         return room if room in _ROOMS_WITH_ONE_START else file
 
 

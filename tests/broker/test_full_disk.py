@@ -14,6 +14,7 @@ import pytest
 
 from broker.peer import Peer, Serving
 from coterie.errors import ErrorCode
+from coterie.storage.flush import RESERVED
 
 pytestmark = pytest.mark.real_time
 
@@ -82,8 +83,8 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]:
 
 
 def until_refused(peer: Peer, offset: int) -> tuple[ErrorCode, int]:
-    """Small ones may fit into what is left of a block; the error, and what was acknowledged last."""
-    for number in range(offset + 1, offset + 200):
+    """Small ones fit into the room that the journal has beforehand; the error, and what was acknowledged last."""
+    for number in range(offset + 1, offset + RESERVED // 50):
         (error,) = peer.commit("g", {("t", 0): number})
         if error:
             return error, number - 1
