@@ -118,7 +118,7 @@ conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, a
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py tests/clients/test_our_commands.py tests/cli/test_live_page.py)
 
 spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed; then one on a standalone cluster (MINUTES=, KILLS=12, SEED=)
-	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py tests/spark/test_sweep.py
+	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py tests/spark/test_sweep.py tests/spark/test_pipeline_topics.py tests/spark/test_group_tables.py tests/spark/test_transactional_sink.py tests/spark/test_batch_commits.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_cluster.py --kills $(if $(filter 300,$(KILLS)),12,$(KILLS)) $(if $(SEED),--seed $(SEED))

@@ -21,6 +21,7 @@ from coterie.spark.pipeline.migration import migrate
 from coterie.spark.pipeline.parquet_tables import DAY_MS, Entry, day_of
 from coterie.spark.pipeline.schemas import LAG, TABLES
 from coterie.spark.pipeline.tables import HOUR_MS
+from spark.conftest import in_the_soak
 from spark.lived import LIVED
 from spark.second_reading import LogRecord
 from spark.tables import as_sorted, assert_as_read_again, records_of, table
@@ -136,6 +137,7 @@ def test_tables_of_version_1_are_migrated_and_continued(
         migrate(spark, files, print)
 
 
+@in_the_soak
 def test_lag_is_rolled_up_by_hours_and_old_rows_are_deleted(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from coterie.spark.pipeline.hadoop_files import HadoopFiles
 from coterie.spark.pipeline.parquet_tables import Entry, ParquetTables
 from coterie.spark.pipeline.topics_pipeline import TopicsOptions, TopicsPipeline
 from coterie.spark.pipeline.value_formats import BINARY, ValueFormat, check_package, read_values, schema_text
+from spark.conftest import in_the_soak
 from spark.tables import table
 from spark.topics import Plain, Topic
 
@@ -167,6 +168,7 @@ def test_every_record_is_a_row_or_a_dead_letter_once_and_a_second_run_goes_on(
         pipeline(spark, orders.address, out).once()
 
 
+@in_the_soak
 def test_followed_it_shows_the_rebalance_of_a_second_member(spark: SparkSession, orders: Topic, tmp_path: Path) -> None:
     """It is a member like any other: an ordinary consumer joins, and gets one of the two partitions."""
     produce(orders, b"1", b"2", b"3")
@@ -227,6 +229,7 @@ def test_a_repeated_batch_replaces_itself_as_a_whole(
     assert [table(tmp_path, name) for name in ("records", "dead_letters")] == before
 
 
+@in_the_soak
 def test_days_that_are_over_are_merged_and_old_ones_deleted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
