@@ -50,7 +50,7 @@ class PartitionFlow:
 
 @dataclass(slots=True)
 class Batch:
-    """What one poll returned: parts of partitions, in the order in which they are processed."""
+    """The records that one poll returned: parts of partitions, in the order in which they are processed."""
 
     owner: str
     began_ms: int
@@ -68,7 +68,7 @@ class Batch:
 
 @dataclass(slots=True)
 class FlowTotals:
-    """What was counted since the begin of the question."""
+    """The figures that were counted since the change began."""
 
     unread_ms: float = 0.0
     """The partition-time in which no running process had a partition."""

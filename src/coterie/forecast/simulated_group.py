@@ -453,7 +453,7 @@ class _Costs(Observer):
 
 @dataclass(frozen=True)
 class SimulatedOwners:
-    """Who owned which partition when in one world, for a picture."""
+    """The owner of each partition over time in one world, for a picture."""
 
     intervals: Sequence[Interval]
     rebalances: Sequence[Rebalance]

@@ -32,7 +32,7 @@ _OF_DEPLOY: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "deploy.pause": ("pause_s", float),
     "deploy.order": ("order", str),
 }
-"""What a variant may change about a deploy, by the name on the command line."""
+"""The parts of a deploy that a variant may change, by the name on the command line."""
 
 World = tuple[Question, int]
 """A question and a seed: one simulation."""
@@ -42,7 +42,7 @@ Runner = Callable[[Sequence[World]], Iterable[WorldCost]]
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a question costs, over many seeds."""
+    """The costs of a question, over many seeds."""
 
     question: Question
     costs: Sequence[WorldCost]

@@ -93,7 +93,7 @@ def compare(
     lost_keys: dict[bytes, int] = {}
     """The keys that a later record of the target must have, and the offset of a record of the source."""
     knows = [one.is_exact or not is_compacted for one in segments]
-    """For each segment whether it is known which record is the copy of which."""
+    """True for each segment of which it is known which record is the copy of which."""
     ours = _placed(source, [(one.source, one.source_end) for one in segments], segments)
     copies = _placed(target, [(one.target, one.target_end) for one in segments], segments)
     left, right = next(ours, None), next(copies, None)
