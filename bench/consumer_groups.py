@@ -36,7 +36,7 @@ from apache_kafka import SERVER, ApacheKafka, why_not
 from coordinator.consumer.group_world import GroupWorld
 from coterie.client.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
-from coterie.coordinator.consumer.target import ASSIGNORS, TargetComputed
+from coterie.coordinator.consumer.target_assignment import ASSIGNORS, TargetComputation
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import consumer_group_heartbeat, find_coordinator
 from coterie.protocol.frames import request_frame
@@ -310,7 +310,7 @@ def target(members: int = 1_000, partitions: int = 10_000, topics: int = 10) -> 
         before = time.thread_time()
         _joins(world, members + (what == "one_more"), names)
         loop_ms = (time.thread_time() - before) * 1e3
-        asked: TargetComputed = world.world.computations[-1].then
+        asked: TargetComputation = world.world.computations[-1].then
         step_ms = _longest_step(asked)
         thread_ms, held_ms = _computed(asked)
         before = time.thread_time()
@@ -332,7 +332,7 @@ def _joins(world: GroupWorld, number: int, names: Sequence[str]) -> None:
     world.world.send(request)
 
 
-def _longest_step(asked: TargetComputed) -> float:
+def _longest_step(asked: TargetComputation) -> float:
     """Return the most CPU of the computation between two calls or returns of functions, in milliseconds.
 
     A thread that waits for the GIL gets it when its interval is over and the other has ended the step that it is in, or
@@ -356,7 +356,7 @@ def _longest_step(asked: TargetComputed) -> float:
     return min(longest() for _ in range(3))
 
 
-def _computed(asked: TargetComputed) -> tuple[float, float]:
+def _computed(asked: TargetComputation) -> tuple[float, float]:
     """Compute on a thread; return its CPU, and the longest time that this one could not run, in milliseconds.
 
     Of seven times the median, since other processes hold both up.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.assignors import LagAware, Member, Topic
-from coterie.coordinator.consumer.target import nonsense
+from coterie.coordinator.consumer.target_assignment import assignment_error
 
 LAGS = st.lists(st.none() | st.integers(0, 10_000), max_size=12)
 
@@ -20,9 +20,9 @@ def test_every_partition_of_a_subscribed_topic_has_one_member(
     topics = {"t": Topic(len(t), None, t), "u": Topic(len(u), None, u)}
     subscribed = {name: topic for name, topic in topics.items() if name in read}
     shares = LagAware().assign(members, subscribed)
-    assert nonsense(members, subscribed, shares) == ""
+    assert assignment_error(members, subscribed, shares) == ""
     owners = [Member(member.id, member.topics, owned=shares[member.id]) for member in members]
-    assert nonsense(owners, subscribed, LagAware().assign(owners, subscribed)) == ""
+    assert assignment_error(owners, subscribed, LagAware().assign(owners, subscribed)) == ""
 
 
 def test_who_reads_what_is_late_reads_little_else() -> None:

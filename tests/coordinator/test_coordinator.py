@@ -169,7 +169,7 @@ def test_groups_of_many_partitions_live_side_by_side_and_move_one_by_one() -> No
     for position, (key, value) in enumerate(log[lost]):
         replay.record(position, key, value)
     replay.record(98, b"\x00\x63", b"from the future")
-    replay.record(99, b"", b"nonsense")
+    replay.record(99, b"", b"assignment_error")
     told = [effect.fact for effect in coordinator.loaded(lost, 20) if isinstance(effect, Emit)]
     assert {fact.group_id for fact in told if isinstance(fact, GroupLoaded)} == {
         name for name in names if partition_of(name, 4) == lost

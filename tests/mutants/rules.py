@@ -140,7 +140,7 @@ RULES = [
            "timeout_ms = settings.request_timeout_ms"),
     Mutant("M5", "the leader watches its own topics alone", "client/member/subscription.py",
            "member.topics | member.group_topics", "member.topics"),
-    Mutant("M5", "nonsense is handed out", "client/member/sync_group.py", "    if what:\n", "    if False:\n"),
+    Mutant("M5", "assignment_error is handed out", "client/member/sync_group.py", "    if what:\n", "    if False:\n"),
     Mutant("M5", "a returning leader assigns", "client/member/sync_group.py", "if member.skips_assignment:", "if False:"),
     Mutant("M6", "any assignment is taken", "client/member/sync_group.py", "    if foreign:\n", "    if False:\n"),
     Mutant("M6", "no second rebalance", "client/member/subscription.py",

@@ -54,21 +54,21 @@ def producers(max_producers: int = 100) -> ProducerStateManager:
 
 def refused(state: ProducerStateManager, batch: BatchHeader) -> ErrorCode:
     with pytest.raises(RefusedError) as error:
-        state.check_client(batch)
+        state.check_sequence(batch)
     return error.value.code
 
 
 def test_an_unknown_producer_may_start_anywhere() -> None:
     """Rule D1: its earlier batches may have been deleted with their segment."""
     state = producers()
-    state.check_client(header(sequence=0))
-    state.check_client(header(sequence=42))
+    state.check_sequence(header(sequence=0))
+    state.check_sequence(header(sequence=42))
 
 
 def test_a_batch_follows_the_one_before() -> None:
     state = producers()
     state.note(header(sequence=0, count=3))
-    state.check_client(header(sequence=3))
+    state.check_sequence(header(sequence=3))
     assert refused(state, header(sequence=4)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refused(state, header(sequence=2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -99,7 +99,7 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_old() -> None:
     state = producers()
     state.note(header(epoch=3, sequence=7))
     assert refused(state, header(epoch=4, sequence=8)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    state.check_client(header(epoch=4, sequence=0))
+    state.check_sequence(header(epoch=4, sequence=0))
     state.note(header(epoch=4, sequence=0))
     assert refused(state, header(epoch=3, sequence=8)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert state.duplicate_of(header(epoch=3, sequence=7)) is None
@@ -108,18 +108,18 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_old() -> None:
 def test_after_the_largest_sequence_comes_zero() -> None:
     state = producers()
     state.note(header(sequence=MAX_SEQUENCE))
-    state.check_client(header(sequence=0))
+    state.check_sequence(header(sequence=0))
     across = header(sequence=MAX_SEQUENCE - 1, count=4, offset=9)
     state = producers()
     state.note(across)
     assert state.duplicate_of(across) == BatchMetadata(MAX_SEQUENCE - 1, 1, 9, 12, 0)
-    state.check_client(header(sequence=2))
+    state.check_sequence(header(sequence=2))
 
 
 def test_producers_do_not_know_each_other() -> None:
     state = producers()
     state.note(header(1, sequence=5))
-    state.check_client(header(2, sequence=0))
+    state.check_sequence(header(2, sequence=0))
     assert state.duplicate_of(header(2, sequence=5)) is None
 
 
@@ -176,25 +176,25 @@ def test_nothing_is_written_beside_an_open_transaction() -> None:
     state = producers()
     state.note(header(1, transactional=True))
     assert refused(state, header(1, sequence=1)) is ErrorCode.INVALID_TXN_STATE
-    state.check_client(header(1, sequence=1, transactional=True))
+    state.check_sequence(header(1, sequence=1, transactional=True))
 
 
 def test_a_coordinator_writes_without_sequence_but_not_with_an_old_epoch() -> None:
     state = producers()
     state.note(header(1, epoch=2, sequence=-1, transactional=True))
-    state.check_coordinator(header(1, epoch=2, sequence=-1, transactional=True), None)
+    state.check_producer_epoch(header(1, epoch=2, sequence=-1, transactional=True), None)
     with pytest.raises(RefusedError) as error:
-        state.check_coordinator(header(1, epoch=1, sequence=-1), None)
+        state.check_producer_epoch(header(1, epoch=1, sequence=-1), None)
     assert error.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
-    state.check_coordinator(header(9, epoch=1, sequence=-1), None)
+    state.check_producer_epoch(header(9, epoch=1, sequence=-1), None)
 
 
 def test_a_marker_of_an_older_coordinator_is_fenced() -> None:
     state = producers()
     state.note(marker_header(1), EndMarker(committed=True, coordinator_epoch=4))
-    state.check_coordinator(marker_header(1), EndMarker(committed=True, coordinator_epoch=4))
+    state.check_producer_epoch(marker_header(1), EndMarker(committed=True, coordinator_epoch=4))
     with pytest.raises(RefusedError) as error:
-        state.check_coordinator(marker_header(1), EndMarker(committed=True, coordinator_epoch=3))
+        state.check_producer_epoch(marker_header(1), EndMarker(committed=True, coordinator_epoch=3))
     assert error.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.protocol.batch import HEADER_SIZE, BatchHeader, assign, pack_header, parse_header
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, marker_of, records
-from coterie.storage.compaction import LastOfProducer, OffsetMap, RecordRetention
+from coterie.storage.compaction import LastRecord, OffsetMap, RecordRetention
 from logs import build_marker
 
 NOW = 10_000
@@ -34,7 +34,7 @@ def in_transaction(at: int, producer: int, *pairs: tuple[bytes, bytes | None]) -
 def compacted(
     *log: Batch,
     now_ms: int = NOW,
-    producers: Mapping[int, LastOfProducer] | None = None,
+    producers: Mapping[int, LastRecord] | None = None,
     start: int = 0,
     bound: int = 1_000,
     capacity: int = 100,
@@ -57,9 +57,9 @@ def compacted(
     left = []
     for batch in log:
         header = parse_header(batch)
-        is_gone = survivors.is_gone(header)
-        left.append(survivors.left_of(bytes(batch), 0, header))
-        assert not is_gone or not left[-1], "what is clear without opening a batch is true"
+        should_discard = survivors.should_discard(header)
+        left.append(survivors.filter_batch(bytes(batch), 0, header))
+        assert not should_discard or not left[-1], "what is clear without opening a batch is true"
     return [bytearray(batch) for batch in left if batch], latest
 
 
@@ -124,13 +124,13 @@ def test_the_last_batch_of_a_producer_stays_empty_with_its_sequence() -> None:
         data(1, (b"a", b"2"), (b"a", b"3"), base_sequence=1, **mine),
         data(3, (b"a", b"4")),
     ]
-    left, _ = compacted(*log, producers={7: LastOfProducer(1, 2)})
+    left, _ = compacted(*log, producers={7: LastRecord(1, 2)})
     assert [parse_header(batch).base_offset for batch in left] == [1, 3]
     header = parse_header(left[0])
     assert (header.record_count, header.last_offset, header.last_sequence) == (0, 2, 2)
     gone, _ = compacted(*log)
     assert content(gone) == [(3, b"a", b"4")], "a producer that is forgotten keeps nothing"
-    again, _ = compacted(*left, producers={7: LastOfProducer(1, 2)})
+    again, _ = compacted(*left, producers={7: LastRecord(1, 2)})
     assert again == left
 
 
@@ -170,10 +170,10 @@ def test_the_last_marker_of_a_producer_stays_for_its_epoch() -> None:
     """Whatever is left of it: a producer of an older epoch must still be told that it is one."""
     log = [marker(0, 7, committed=True, epoch=3), marker(1, 7, committed=True, epoch=4)]
     once, _ = compacted(*log)
-    left, _ = compacted(*once, now_ms=NOW + KEPT_MS, producers={7: LastOfProducer(4, None)})
+    left, _ = compacted(*once, now_ms=NOW + KEPT_MS, producers={7: LastRecord(4, None)})
     header = header_of(left)
     assert (header.producer_epoch, header.record_count, header.is_control) == (4, 0, True)
-    again, _ = compacted(*left, now_ms=NOW + KEPT_MS, producers={7: LastOfProducer(4, None)})
+    again, _ = compacted(*left, now_ms=NOW + KEPT_MS, producers={7: LastRecord(4, None)})
     assert again == left
     assert compacted(*left, now_ms=NOW + KEPT_MS)[0] == []
 
@@ -206,8 +206,8 @@ def test_records_that_cannot_be_read_stay() -> None:
     latest = OffsetMap(0, 10)
     latest.skip(parse_header(broken))
     survivors = RecordRetention(latest, {}, bound=9, delete_retention_ms=1, limit=1 << 20, now_ms=NOW)
-    assert not survivors.is_gone(parse_header(broken))
-    assert survivors.left_of(bytes(broken), 0, parse_header(broken)) == broken
+    assert not survivors.should_discard(parse_header(broken))
+    assert survivors.filter_batch(bytes(broken), 0, parse_header(broken)) == broken
 
 
 def test_a_tombstone_whose_time_is_too_far_from_any_horizon_stays() -> None:

@@ -25,7 +25,7 @@ BUILT_IN: dict[str, type[Assignor]] = {kind.name: kind for kind in (Range, Round
 
 
 SERVER_SIDE = ("uniform", "range")
-"""Kafka's assignors of consumer groups, which `coterie.coordinator.consumer.target` has."""
+"""Kafka's assignors of consumer groups, which `coterie.coordinator.consumer.target_assignment` has."""
 
 
 class UnknownAssignorError(CoterieError, LookupError):

@@ -13,7 +13,7 @@ from coterie.broker.calls import Call, Gather, Responses
 from coterie.broker.coordinator_service import CoordinatorService, read_piece
 from coterie.broker.maintenance.facts_topic import FactsTopic
 from coterie.coordinator.classic.effects import ComputeTarget, Reply
-from coterie.coordinator.consumer.target import ASSIGNORS, TargetComputed
+from coterie.coordinator.consumer.target_assignment import ASSIGNORS, TargetComputation
 from coterie.coordinator.offsets.usual_commit import UsualCommit
 from coterie.coordinator.runtime import Append, AppendBatch, GroupCoordinator, Replay
 from coterie.errors import ErrorCode
@@ -101,7 +101,7 @@ class GroupService(CoordinatorService):
 
     def _compute(self, effect: ComputeTarget) -> Computation:
         """Ask the assignor that the group has voted for."""
-        asked: TargetComputed = effect.then
+        asked: TargetComputation = effect.then
         timeout_ms = self.coordinator.settings.coterie_assignor_timeout_ms
         assign = ASSIGNORS.get(asked.assignor)
         if assign is not None:

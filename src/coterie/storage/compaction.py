@@ -135,7 +135,7 @@ _LAST_MS = 2**63 - 1
 _NOTHING = b""
 
 
-class LastOfProducer(NamedTuple):
+class LastRecord(NamedTuple):
     """The last batch in the log of a producer that may write again."""
 
     epoch: int
@@ -159,7 +159,7 @@ class RecordRetention:
     def __init__(
         self,
         latest: OffsetMap,
-        producers: Mapping[int, LastOfProducer],
+        producers: Mapping[int, LastRecord],
         *,
         bound: int,
         delete_retention_ms: int,
@@ -178,7 +178,7 @@ class RecordRetention:
         self._staying: array[int] | None = None
         self._next_staying = 0
 
-    def is_gone(self, header: BatchHeader) -> bool:
+    def should_discard(self, header: BatchHeader) -> bool:
         """Return whether nothing is left of a batch, if that is clear without reading its records; call it in order.
 
         This is so for most of a log that was never compacted: the offsets of the records that stay are known.
@@ -193,30 +193,30 @@ class RecordRetention:
             self._next_staying += 1
         if self._next_staying < len(self._staying) and self._staying[self._next_staying] <= header.last_offset:
             return False
-        return not self._is_needed(header)
+        return not self._must_retain_batch(header)
 
-    def left_of(self, data: bytes, at: int, header: BatchHeader) -> Buffer:
+    def filter_batch(self, data: bytes, at: int, header: BatchHeader) -> Buffer:
         """Return what is left of a batch: the same bytes if it stays as it is, none if nothing is left."""
         whole = memoryview(data)[at : at + header.size]
         if header.is_control:
-            return self._left_of_marker(whole, header)
+            return self._filter_marker(whole, header)
         if header.is_transactional:
             self._has_batches.add(header.producer_id)
             fate = self._latest.fate_of(header)
             if fate is not Fate.COMMITTED:
-                return whole if fate is Fate.OPEN else self._shell_of(whole, header)
+                return whole if fate is Fate.OPEN else self._retain_empty_batch(whole, header)
         if header.base_offset >= self._latest.end:
             return whole
         try:
-            return self._left_of_data(OpenBatch(data, header, at, self._limit), whole)
+            return self._filter_data(OpenBatch(data, header, at, self._limit), whole)
         except MalformedError:
             return whole
 
-    def _left_of_data(self, batch: OpenBatch, whole: memoryview) -> Buffer:
+    def _filter_data(self, batch: OpenBatch, whole: memoryview) -> Buffer:
         header = batch.header
         kept = self._should_retain_records(batch.records, header)
         if not any(kept):
-            return self._shell_of(whole, header)
+            return self._retain_empty_batch(whole, header)
         is_new_deletion = header.delete_horizon_ms is None and any(
             record.value is None and stays for record, stays in zip(batch.records, kept, strict=True)
         )
@@ -235,13 +235,13 @@ class RecordRetention:
             for record in records
         ]
 
-    def _left_of_marker(self, whole: memoryview, header: BatchHeader) -> Buffer:
+    def _filter_marker(self, whole: memoryview, header: BatchHeader) -> Buffer:
         if not header.is_transactional:
             return whole  # a control batch of another kind
         has_batches = header.producer_id in self._has_batches
         self._has_batches.discard(header.producer_id)
         if has_batches or not header.record_count:
-            return whole if has_batches else self._shell_of(whole, header)
+            return whole if has_batches else self._retain_empty_batch(whole, header)
         horizon = header.delete_horizon_ms
         if horizon is None:
             try:
@@ -249,14 +249,14 @@ class RecordRetention:
                 return batch.keep([True] * len(batch.records), self._horizon_ms)
             except MalformedError:
                 return whole
-        return whole if self._now_ms < horizon else self._shell_of(whole, header)
+        return whole if self._now_ms < horizon else self._retain_empty_batch(whole, header)
 
-    def _shell_of(self, whole: memoryview, header: BatchHeader) -> Buffer:
-        if not self._is_needed(header):
+    def _retain_empty_batch(self, whole: memoryview, header: BatchHeader) -> Buffer:
+        if not self._must_retain_batch(header):
             return _NOTHING
         return emptied(header) if header.record_count else whole
 
-    def _is_needed(self, header: BatchHeader) -> bool:
+    def _must_retain_batch(self, header: BatchHeader) -> bool:
         """Return whether a batch stays even without records."""
         if header.next_offset == self._bound:
             return True
@@ -283,7 +283,7 @@ class Compaction:
         path: str,
         plan: Compactable,
         config: LogConfig,
-        producers: Mapping[int, LastOfProducer],
+        producers: Mapping[int, LastRecord],
         buffer_bytes: int,
         now_ms: int,
     ) -> None:
@@ -393,10 +393,10 @@ class Compaction:
                     cleaned.delete()
 
     def _left_of(self, data: bytes, at: int, header: BatchHeader) -> Buffer:
-        if self._retention.is_gone(header):
+        if self._retention.should_discard(header):
             return b""
         check_sum(data, header, at)
-        return self._retention.left_of(data, at, header)
+        return self._retention.filter_batch(data, at, header)
 
 
 def _aborted_in(group: Sequence[Segment]) -> Iterator[AbortedTransaction]:

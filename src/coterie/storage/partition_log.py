@@ -28,7 +28,7 @@ from coterie.storage.cleanup import (
     is_worth_rolling,
     reasons_to_drop,
 )
-from coterie.storage.compaction import LastOfProducer
+from coterie.storage.compaction import LastRecord
 from coterie.storage.durable_ends import LogState, SegmentState, TopicPartition
 from coterie.storage.files import DiskChange, Files
 from coterie.storage.flush import FlushState, FlushTarget, JournalPart, JournalTarget, Sealing
@@ -242,7 +242,7 @@ class PartitionLog:
         else:
             for each in incoming:
                 if each.header.has_producer:
-                    self._producers.check_coordinator(each.header, each.marker, must_bump_epoch=is_strict)
+                    self._producers.check_producer_epoch(each.header, each.marker, must_bump_epoch=is_strict)
         buffer = writable(data)
         placed = assign_offsets(buffer, incoming, self.config, self.log_end_offset, max(self.leader_epoch, 0), now_ms)
         self._store(buffer, placed, now_ms)
@@ -268,7 +268,7 @@ class PartitionLog:
         if len(data) > self.config.max_message_bytes:
             raise too_large(len(data), self.config.max_message_bytes)
         if producer is not None:
-            self._producers.check_coordinator(header, None)
+            self._producers.check_producer_epoch(header, None)
         self._append_built(data, header, now_ms)
         if producer is not None:
             self._producers.note(header)
@@ -283,7 +283,7 @@ class PartitionLog:
         """
         self._check_uncut()
         data, header = build_placed_marker(marker, producer, now_ms, self.log_end_offset, max(self.leader_epoch, 0))
-        self._producers.check_coordinator(header, marker, must_bump_epoch=is_strict)
+        self._producers.check_producer_epoch(header, marker, must_bump_epoch=is_strict)
         self._append_built(data, header, now_ms)
         aborted = self._producers.note(header, marker)
         if aborted is not None:
@@ -313,7 +313,7 @@ class PartitionLog:
             return None
         stored = self._producers.duplicate_of(header)
         if stored is None:
-            self._producers.check_client(header, starts_at_zero=starts_at_zero)
+            self._producers.check_sequence(header, starts_at_zero=starts_at_zero)
             return None
         append_time = (
             stored.timestamp if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
@@ -581,7 +581,7 @@ class PartitionLog:
         """The highest producer id that the log remembers; -1 if there is none."""
         return max((producer_id for producer_id, _ in self._producers), default=-1)
 
-    def last_of_producers(self) -> dict[int, LastOfProducer]:
+    def last_records(self) -> dict[int, LastRecord]:
         return self._producers.last_ones()
 
     def has(self, segments: Sequence[Segment]) -> bool:

@@ -21,7 +21,7 @@ from crc32c import crc32c
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from coterie.protocol.records import EndMarker
-from coterie.storage.compaction import LastOfProducer
+from coterie.storage.compaction import LastRecord
 from coterie.storage.files import Files, replace_file
 from coterie.storage.log_errors import RefusedError
 from coterie.storage.segment_files import SNAPSHOT, join, named, offsets_of
@@ -108,10 +108,10 @@ class ProducerStateManager:
     def open_since(self, producer_id: int) -> int | None:
         return self._open_since.get(producer_id)
 
-    def last_ones(self) -> dict[int, LastOfProducer]:
+    def last_ones(self) -> dict[int, LastRecord]:
         """Return the batch of each producer that compaction must keep, so that its state still follows from the log."""
         return {
-            producer_id: LastOfProducer(producer.epoch, producer.stored[-1].last_offset if producer.stored else None)
+            producer_id: LastRecord(producer.epoch, producer.stored[-1].last_offset if producer.stored else None)
             for producer_id, producer in self._by_id.items()
         }
 
@@ -128,7 +128,7 @@ class ProducerStateManager:
                 return stored
         return None
 
-    def check_client(self, header: BatchHeader, *, starts_at_zero: bool = False) -> None:
+    def check_sequence(self, header: BatchHeader, *, starts_at_zero: bool = False) -> None:
         """Refuse a batch that does not follow the producer's last one.
 
         A new producer may start anywhere, unless `starts_at_zero` (TP6).
@@ -157,7 +157,7 @@ class ProducerStateManager:
                 f"{self._open_since[header.producer_id]}",
             )
 
-    def check_coordinator(
+    def check_producer_epoch(
         self, header: BatchHeader, marker: EndMarker | None, *, must_bump_epoch: bool = False
     ) -> None:
         """Check a batch that a coordinator writes for a producer: it has no sequence, but an epoch.

@@ -67,7 +67,7 @@ def test_lists_are_filtered_without_regard_to_case(group: Story) -> None:
     ]
     assert [row.group_id for row in rows("stable")] == ["g"]
     assert [row.group_id for row in rows("EMPTY", "Stable")] == ["g", "simple"]
-    assert rows("nonsense") == []
+    assert rows("assignment_error") == []
     assert len(rows(types=("Classic",))) == 2
     assert rows(types=("consumer",)) == []
     group.expect(state=State.STABLE)

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.consumer.group_world import ConsumerMember, GroupWorld
 from coterie.assignors import Member, Topic
-from coterie.coordinator.consumer.target import ASSIGNORS, Assign, TargetComputed, nonsense
+from coterie.coordinator.consumer.target_assignment import ASSIGNORS, Assign, TargetComputation, assignment_error
 from coterie.errors import ErrorCode
 from coterie.facts import AssignorFailed
 
@@ -25,9 +25,9 @@ def raises(_members: Sequence[Member], _topics: Mapping[str, Topic]) -> dict[str
     raise ValueError("no idea")
 
 
-def answer(world: GroupWorld, assign: Assign = all_to_the_last) -> TargetComputed:
+def answer(world: GroupWorld, assign: Assign = all_to_the_last) -> TargetComputation:
     """Let the assignor end that was asked last."""
-    asked: TargetComputed = world.world.computations[-1].then
+    asked: TargetComputation = world.world.computations[-1].then
     world.world.send(asked.compute(assign, is_kafkas=False))
     return asked
 
@@ -103,7 +103,7 @@ def test_an_assignor_that_takes_too_long_is_not_waited_for() -> None:
     """K2: its answer is not taken any more; the next change asks again."""
     world, _ = joined({"coterie_assignor_timeout_ms": 300})
     world.member("b").joins("t")
-    late: TargetComputed = world.world.computations[-1].then
+    late: TargetComputation = world.world.computations[-1].then
     world.world.advance(299)
     assert not failures(world)
     world.world.advance(1)
@@ -195,4 +195,4 @@ def test_kafkas_assignors_make_sense() -> None:
     members = [Member(f"m{number}", ("t", "u") if number % 2 else ("t",)) for number in range(5)]
     topics = {"t": Topic(7), "u": Topic(3)}
     for assign in ASSIGNORS.values():
-        assert nonsense(members, topics, assign(members, topics)) == ""
+        assert assignment_error(members, topics, assign(members, topics)) == ""

@@ -142,7 +142,7 @@ class Cleaner:
     def _begin(self, key: tuple[str, int], log: PartitionLog, plan: Compactable, now_ms: int) -> BackgroundTask:
         buffer_bytes = self._settings.log_cleaner_dedupe_buffer_size
         wall_ms = self._wall.surely(now_ms)
-        work = Compaction(self._files, log.path, plan, log.config, log.last_of_producers(), buffer_bytes, wall_ms)
+        work = Compaction(self._files, log.path, plan, log.config, log.last_records(), buffer_bytes, wall_ms)
         self._cleaning = _Cleaning(key, log, plan, work)
         return self._in_background(work.read_keys(), self._looked_through)
 

@@ -199,7 +199,7 @@ def _assign(member: MemberData, topics: Mapping[str, Topic]) -> list[tuple[str, 
             "member leaves. Correct it, or take it out of partition.assignment.strategy"
         ) from raised
     try:
-        what = _nonsense(assignor, answer, member.subscribers, topics)
+        what = _assignment_error(assignor, answer, member.subscribers, topics)
     except Exception as raised:
         raise _refuse(assignor, f"it answered {type(answer).__name__} that cannot be read ({raised!r})") from raised
     if what:
@@ -214,7 +214,7 @@ def _refuse(assignor: Assignor, what: str) -> AssignorError:
     )
 
 
-def _nonsense(
+def _assignment_error(
     assignor: Assignor, answer: Assignment, subscribers: Sequence[Subscriber], topics: Mapping[str, Topic]
 ) -> str | None:
     by_id = {one.id: one for one in subscribers}

@@ -59,7 +59,7 @@ class ComputeTarget(DataStruct):
     """Have the target of a consumer group computed, away from the event loop; then hand `then` back."""
 
     then: Any
-    """The question, and, when it comes back, the answer (`coordinator/consumer/target.py`)."""
+    """The question, and, when it comes back, the answer (`coordinator/consumer/target_assignment.py`)."""
     offsets: Mapping[str, Mapping[int, CommittedOffset]]
     """The committed offsets of the group, for assignors that use the lag."""
 

@@ -519,7 +519,7 @@ class Group(OffsetsGroup):
             return True
         return self.state is STABLE and self.protocol_type == CONSUMER and self.subscribed_topics is not None
 
-    def in_use_until_ms(self, offset: CommittedOffset) -> int:
+    def base_timestamp_ms(self, offset: CommittedOffset) -> int:
         if self.state is EMPTY and self.protocol_type is not None and self.state_timestamp_ms >= 0:
             return self.state_timestamp_ms  # until the last member went
         return offset.commit_timestamp_ms

@@ -47,7 +47,7 @@ def session_due(group: Group, event: SessionDue, now_ms: int) -> Effects:
     if lapses_ms is not None:
         if lapses_ms > now_ms:
             return [Arm(group.session_key(event.member_id), lapses_ms, event)]
-        return _lapse(group, event.member_id, now_ms)
+        return _expire_pending_member(group, event.member_id, now_ms)
     member = group.members.get(event.member_id)
     if member is None:
         return []
@@ -70,7 +70,7 @@ def _waits_for_commit(group: Group, member: ClassicGroupMember) -> bool:
     )
 
 
-def _lapse(group: Group, member_id: str, now_ms: int) -> Effects:
+def _expire_pending_member(group: Group, member_id: str, now_ms: int) -> Effects:
     """Forget a member id that was given and not used. A join phase that waited for it may end now."""
     effects = group.forget_pending(member_id)
     effects.append(Emit(MemberIdExpired(now_ms, group.group_id, member_id)))

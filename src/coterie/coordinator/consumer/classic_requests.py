@@ -14,7 +14,6 @@ from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.join_group import join_precheck
 from coterie.coordinator.classic.member_bytes import OVERHEAD, bytes_of_protocols
 from coterie.coordinator.classic.sync_group import sync_precheck
-from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.conversion import (
     classic_protocols,
     downgrade,
@@ -23,6 +22,7 @@ from coterie.coordinator.consumer.conversion import (
     written_for,
 )
 from coterie.coordinator.consumer.group import NEVER, ConsumerGroup, ConsumerGroupMember, RejoinDue, SyncDue
+from coterie.coordinator.consumer.group_change import ConsumerGroupChange
 from coterie.coordinator.consumer.heartbeat import NEW, too_large
 from coterie.coordinator.consumer.leave import remove
 from coterie.coordinator.consumer.reconciliation import reconcile
@@ -127,7 +127,7 @@ def _accept(
     subscription: Subscription,
     now_ms: int,
 ) -> Effects:
-    change = Change(group, now_ms)
+    change = ConsumerGroupChange(group, now_ms)
     was_consumer = member is not None and not member.is_classic
     old = NEW if member is None else member.metadata
     if member is None:
@@ -139,7 +139,7 @@ def _accept(
         member = change.replace(member, member_id)
     metadata = _updated(old, request, subscription)
     if metadata != old:
-        change.member(member_id, metadata)
+        change.set_member(member_id, metadata)
         change.forget_pattern(old.pattern if old.pattern != metadata.pattern else None)
     member = group.members[member_id]
     has_changed = set(metadata.topics) != set(old.topics) or metadata.pattern != old.pattern
@@ -279,7 +279,7 @@ def _tell_to_rejoin(group: ConsumerGroup, member: ConsumerGroupMember, now_ms: i
 
 def leave_of_classic(group: ConsumerGroup, request: LeaveGroup, now_ms: int) -> Effects:
     """Remove members of both protocols, by id or instance; several are one group epoch (K25)."""
-    change = Change(group, now_ms)
+    change = ConsumerGroupChange(group, now_ms)
     answers: list[LeftMember] = []
     gone: dict[str, ConsumerGroupMember] = {}
     reported: Effects = []

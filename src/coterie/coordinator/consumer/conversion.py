@@ -23,8 +23,8 @@ from coterie.coordinator.classic.states import (
     enter,
     resume,
 )
-from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Target, Upgrade
+from coterie.coordinator.consumer.group_change import ConsumerGroupChange
 from coterie.coordinator.consumer.states import MAY_DOWNGRADE, MAY_UPGRADE, MemberState
 from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes
@@ -123,7 +123,7 @@ def _read(group: Group, member: ClassicGroupMember) -> tuple[Subscription, Assig
 
 
 def _as_members(group: Group, new: ConsumerGroup, read: Mapping[str, tuple[Subscription, Assignment]]) -> list[Record]:
-    change = Change(new, 0)
+    change = ConsumerGroupChange(new, 0)
     targets: dict[str, Target] = {}
     topics = new.image.topics
     for member in group.in_map_order():
@@ -140,20 +140,20 @@ def _as_members(group: Group, new: ConsumerGroup, read: Mapping[str, tuple[Subsc
             member.session_timeout_ms,
             classic_protocols(member.protocols),
         )
-        change.member(member.member_id, metadata)
+        change.set_member(member.member_id, metadata)
         targets[member.member_id] = {
             topics[name].id: tuple(sorted(numbers))
             for name, numbers in sorted(assignment.partitions.items())
             if name in topics and numbers
         }
     generation = group.generation_id
-    change.epoch(generation)
+    change.set_group_epoch(generation)
     for member_id, target in targets.items():
-        change.target(member_id, target)
-    change.assignment_epoch(generation, 0)
+        change.set_target_assignment(member_id, target)
+    change.set_assignment_epoch(generation, 0)
     for member_id, target in targets.items():
         assigned = {topic_id: dict.fromkeys(numbers, generation) for topic_id, numbers in target.items()}
-        change.current(new.members[member_id], generation, generation, MemberState.STABLE, assigned, {})
+        change.set_current_assignment(new.members[member_id], generation, generation, MemberState.STABLE, assigned, {})
     return change.records
 
 
@@ -161,7 +161,7 @@ def classic_protocols(protocols: Sequence[Protocol]) -> tuple[ClassicProtocol, .
     return tuple(ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in protocols)
 
 
-def take_over(change: Change, member_id: str) -> Effects:
+def take_over(change: ConsumerGroupChange, member_id: str) -> Effects:
     """Take the place of a classic group, with the records of the upgrade: who waits there has to join again.
 
     `member_id` is the consumer member that joins.
@@ -251,7 +251,7 @@ def may_downgrade(group: ConsumerGroup) -> bool:
     )
 
 
-def downgrade(change: Change, cause: Cause | None, member_id: str, request: Any, answer: Any) -> Effects:
+def downgrade(change: ConsumerGroupChange, cause: Cause | None, member_id: str, request: Any, answer: Any) -> Effects:
     """Make a group of classic members a classic group, assigned as the target says. `cause`: of its rebalance."""
     group = change.group
     successor = _successor(group)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from coterie.coordinator.classic.effects import Effects, Reply
-from coterie.coordinator.consumer.change import partitions_of, united
 from coterie.coordinator.consumer.group import ConsumerGroup
-from coterie.coordinator.consumer.target import vote
+from coterie.coordinator.consumer.group_change import partitions_of, united
+from coterie.coordinator.consumer.target_assignment import preferred_server_assignor
 from coterie.coordinator.offsets.offsets_group import OffsetsGroup
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (
@@ -37,7 +37,7 @@ def _described(group: ConsumerGroup) -> DescribedConsumerGroup:
         group.state.value,
         group.group_epoch,
         group.assignment_epoch,
-        vote(group),
+        preferred_server_assignor(group),
         [
             DescribedConsumerMember(
                 member.member_id,

@@ -588,7 +588,7 @@ class ConsumerGroup(OffsetsGroup):
     def offsets_may_expire(self) -> bool:
         return True  # in every state, those of topics that nobody subscribes to (K21)
 
-    def in_use_until_ms(self, offset: CommittedOffset) -> int:
+    def base_timestamp_ms(self, offset: CommittedOffset) -> int:
         return offset.commit_timestamp_ms
 
     def died(self, _now_ms: int) -> Effects:

@@ -6,7 +6,6 @@ from coterie.coordinator.classic.effects import Arm, Effects, Reply
 from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
-from coterie.coordinator.consumer.change import Change, has_same_partitions, partitions_of
 from coterie.coordinator.consumer.conversion import Refusal, take_over, upgrade_refusal
 from coterie.coordinator.consumer.group import (
     JOIN_EPOCH,
@@ -16,6 +15,7 @@ from coterie.coordinator.consumer.group import (
     ConsumerGroup,
     ConsumerGroupMember,
 )
+from coterie.coordinator.consumer.group_change import ConsumerGroupChange, has_same_partitions, partitions_of
 from coterie.coordinator.consumer.leave import leave
 from coterie.coordinator.consumer.reconciliation import Owned, reconcile
 from coterie.coordinator.consumer.regex import why_invalid
@@ -114,13 +114,13 @@ def _find_member(
     else:
         holder = group.static.get(request.instance_id)
         member = None if holder is None else group.members[holder]
-        refusal = (_joins_refused if joins else _not_the_holder)(member, request, member_id)
+        refusal = (_validate_join if joins else _validate_instance_id)(member, request, member_id)
         if refusal is not None:
             return refusal
         if member is None:
             member = group.members.get(member_id)
     if member is not None and not joins:
-        refusal = _epoch_refused(member, request.member_epoch, request.owned)
+        refusal = _validate_member_epoch(member, request.member_epoch, request.owned)
         if refusal is not None:
             return refusal
     refusal = _regex_refused(group, member, request)
@@ -129,7 +129,7 @@ def _find_member(
     return too_large(group, _size(request)) or member
 
 
-def _joins_refused(
+def _validate_join(
     holder: ConsumerGroupMember | None, request: ConsumerGroupHeartbeat, _member_id: str
 ) -> Refusal | None:
     if holder is None or holder.is_away or holder.is_classic:
@@ -140,7 +140,7 @@ def _joins_refused(
     )
 
 
-def _not_the_holder(
+def _validate_instance_id(
     holder: ConsumerGroupMember | None, request: ConsumerGroupHeartbeat, member_id: str
 ) -> Refusal | None:
     if holder is None:
@@ -153,7 +153,7 @@ def _not_the_holder(
     return None
 
 
-def _epoch_refused(member: ConsumerGroupMember, epoch: int, owned: Owned | None) -> Refusal | None:
+def _validate_member_epoch(member: ConsumerGroupMember, epoch: int, owned: Owned | None) -> Refusal | None:
     """Accept the member's epoch, or the one before if its last answer may have been lost (K8)."""
     if epoch == member.epoch:
         return None
@@ -212,7 +212,7 @@ def _accept(
     member: ConsumerGroupMember | None,
     now_ms: int,
 ) -> Effects:
-    change = Change(group, now_ms)
+    change = ConsumerGroupChange(group, now_ms)
     resolved_ms = last_resolved_ms(group)
     effects = take_over(change, member_id)
     if member is None and group.is_dead and group.upgrade is None:
@@ -230,7 +230,7 @@ def _accept(
     ):
         member = change.replace(member, member_id)
     if member is None or metadata != old:
-        change.member(member_id, metadata)
+        change.set_member(member_id, metadata)
         member = group.members[member_id]
         change.forget_pattern(old.pattern if old.pattern != metadata.pattern else None)
     names_changed = set(metadata.topics) != set(old.topics)

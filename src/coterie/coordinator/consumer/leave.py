@@ -7,7 +7,6 @@ from typing import Any
 
 from coterie.coordinator.classic.effects import Effects, Reply
 from coterie.coordinator.classic.fenced_facts import report_fenced
-from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.conversion import downgrade, may_downgrade
 from coterie.coordinator.consumer.group import (
     NEVER,
@@ -19,6 +18,7 @@ from coterie.coordinator.consumer.group import (
     RevocationDue,
     SyncDue,
 )
+from coterie.coordinator.consumer.group_change import ConsumerGroupChange
 from coterie.coordinator.consumer.states import MemberState
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, MemberExpired, MemberLeft, MemberMissedJoin, MemberMissedRevocation, MemberMissedSync
@@ -43,11 +43,11 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) ->
         name = "ConsumerGroupHeartbeat"
         reported = report_fenced(group, name, request.member_id, request.instance_id, error, now_ms)
         return [Reply(request.token, ConsumerGroupHeartbeatAnswer(error, why)), *reported]
-    change = Change(group, now_ms)
+    change = ConsumerGroupChange(group, now_ms)
     answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, request.member_id, request.member_epoch)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
         kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
-        change.current(member, STATIC_LEAVE_EPOCH, member.previous_epoch, member.state, kept, {})
+        change.set_current_assignment(member, STATIC_LEAVE_EPOCH, member.previous_epoch, member.state, kept, {})
     else:
         change.facts.append(MemberLeft(now_ms, group.group_id, member.member_id, member.metadata.instance_id, None))
         return remove(change, [member], Cause.MEMBER_LEFT, request, answer)
@@ -55,7 +55,11 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) ->
 
 
 def remove(
-    change: Change, members: Sequence[ConsumerGroupMember], cause: Cause, request: Any = None, answer: Any = None
+    change: ConsumerGroupChange,
+    members: Sequence[ConsumerGroupMember],
+    cause: Cause,
+    request: Any = None,
+    answer: Any = None,
 ) -> Effects:
     """Remove members. If only classic ones are left, the group becomes classic (K26), else its next epoch begins."""
     group = change.group
@@ -80,7 +84,7 @@ def consumer_session_due(group: ConsumerGroup, event: ConsumerSessionDue, now_ms
         return group.set_alarm(event.member_id, session)
     never_heard = session.deadline_ms == session.restored_until_ms
     del group.sessions[event.member_id]
-    change = Change(group, now_ms)
+    change = ConsumerGroupChange(group, now_ms)
     fact = MemberExpired(now_ms, group.group_id, event.member_id, group.session_timeout_of(member), never_heard)
     change.facts.append(fact)
     return remove(change, [member], Cause.COORDINATOR_MOVED if never_heard else Cause.SESSION_EXPIRED)
@@ -119,6 +123,6 @@ def _too_late(
     member = group.members.get(fact.member_id)
     if member is None:
         return []
-    change = Change(group, fact.at_ms)
+    change = ConsumerGroupChange(group, fact.at_ms)
     change.facts.append(fact)
     return remove(change, [member], cause)

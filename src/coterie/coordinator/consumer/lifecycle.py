@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coterie.coordinator.classic.effects import Disarm, Effects, Reply, error_for_client
-from coterie.coordinator.consumer.change import Change, written_assignments
 from coterie.coordinator.consumer.conversion import DowngradeWritten
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
+from coterie.coordinator.consumer.group_change import ConsumerGroupChange, written_assignments
 from coterie.coordinator.consumer.reconciliation import expect_revocation
 from coterie.coordinator.consumer.states import GroupState, MemberState
-from coterie.coordinator.consumer.target import TargetComputed, TargetLate
+from coterie.coordinator.consumer.target_assignment import TargetComputation, TargetLate
 from coterie.coordinator.consumer.topic_image import TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
@@ -84,7 +84,7 @@ def _expect_all(group: ConsumerGroup, now_ms: int) -> Effects:
     return effects
 
 
-def target_computed(group: ConsumerGroup, event: TargetComputed, now_ms: int) -> Effects:
+def target_computed(group: ConsumerGroup, event: TargetComputation, now_ms: int) -> Effects:
     """Take a target for the group epoch that it was computed for (K2). The group may have a later one by now.
 
     If a static member was replaced meanwhile, within the same epoch, the target names a member that is gone. Then it is
@@ -101,8 +101,8 @@ def target_computed(group: ConsumerGroup, event: TargetComputed, now_ms: int) ->
     if event.group_epoch == group.group_epoch and any(each.id not in group.members for each in event.members):
         group.tried_ms = 0
         return [ended]
-    change = Change(group, now_ms)
-    change.computed(event)
+    change = ConsumerGroupChange(group, now_ms)
+    change.apply_target(event)
     return [ended, *change.write(None, None, None)]
 
 
@@ -116,7 +116,7 @@ def target_late(group: ConsumerGroup, event: TargetLate, now_ms: int) -> Effects
     return _assignor_failed(group, event.computing, why, now_ms)
 
 
-def _assignor_failed(group: ConsumerGroup, asked: TargetComputed, why: str, now_ms: int) -> Effects:
+def _assignor_failed(group: ConsumerGroup, asked: TargetComputation, why: str, now_ms: int) -> Effects:
     """Keep the last target until there is another group epoch."""
     group.failed_epoch = asked.group_epoch
     return [Emit(AssignorFailed(now_ms, group.group_id, asked.group_epoch, asked.assignor, why))]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from coterie.coordinator.classic.effects import Arm, Disarm, Effects
-from coterie.coordinator.consumer.change import Change, united
 from coterie.coordinator.consumer.group import Assigned, ConsumerGroup, ConsumerGroupMember, RevocationDue
+from coterie.coordinator.consumer.group_change import ConsumerGroupChange, united
 from coterie.coordinator.consumer.states import ON_RECONCILE, MemberState, Situation, Step
 
 Owned = Mapping[UUID, Sequence[int]]
@@ -16,7 +16,7 @@ UNREVOKED = MemberState.UNREVOKED_PARTITIONS
 
 
 def reconcile(
-    change: Change, member: ConsumerGroupMember, owned: Owned | None, *, subscription_changed: bool
+    change: ConsumerGroupChange, member: ConsumerGroupMember, owned: Owned | None, *, subscription_changed: bool
 ) -> Effects:
     """Take the member's next step. `owned` is what it reports to own; None: it does not say."""
     before = (member.epoch, member.previous_epoch, member.state, member.assigned, member.pending_revocation)
@@ -28,7 +28,7 @@ def reconcile(
     )
     if after == before:
         return []
-    change.current(member, *after)
+    change.set_current_assignment(member, *after)
     if member.is_classic:
         return []  # it has a time to join and one to sync instead (K25)
     key = change.group.revocation_key(member.member_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coterie.coordinator.classic.effects import Effects
-from coterie.coordinator.consumer.change import Change
 from coterie.coordinator.consumer.group import ConsumerGroup
+from coterie.coordinator.consumer.group_change import ConsumerGroupChange
 from coterie.coordinator.consumer.regex import resolve
 from coterie.facts import Cause
 from coterie.structs import DataStruct
@@ -43,14 +43,14 @@ def regex_due(group: ConsumerGroup, event: RegexDue, now_ms: int) -> Effects:
     group.resolving = False
     if not group.pattern_members:
         return []
-    change = Change(group, now_ms)
+    change = ConsumerGroupChange(group, now_ms)
     has_changed, new = False, set()
     group.regex_version = version = group.image.version
     for pattern, topics in resolve(group.pattern_members, group.image, event.may_describe).items():
         known = group.resolved.get(pattern)
         has_changed |= known is None or list(known.topics) != topics
         new |= {pattern} if known is None else set()
-        change.resolved(pattern, topics, version)
+        change.set_resolved_regex(pattern, topics, version)
     if has_changed:
         who = (one.member_id for one in group.members.values() if one.metadata.pattern in new)
         change.bump(Cause.REGEX_RESOLVED, next(who, ""))

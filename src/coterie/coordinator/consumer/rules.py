@@ -33,7 +33,7 @@ from coterie.coordinator.consumer.lifecycle import (
 )
 from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
 from coterie.coordinator.consumer.steady_heartbeat import CaughtUp
-from coterie.coordinator.consumer.target import TargetComputed, TargetLate
+from coterie.coordinator.consumer.target_assignment import TargetComputation, TargetLate
 from coterie.coordinator.offsets.offset_metadata_manager import (
     expiry_due,
     offset_commit,
@@ -89,7 +89,7 @@ RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     effects.TombstonesWritten: tombstones_written,
     effects.DeletionWritten: deletion_written,
     # news from elsewhere
-    TargetComputed: target_computed,
+    TargetComputation: target_computed,
     effects.TransactionEnded: transaction_ended,
     TopicsDeleted: topics_deleted,
 }

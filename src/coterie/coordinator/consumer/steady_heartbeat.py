@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coterie.coordinator.classic.effects import Effects, Reply
-from coterie.coordinator.consumer.change import assigned_fact, by_id, rebalance_ended
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, ConsumerGroupWritten
+from coterie.coordinator.consumer.group_change import assigned_fact, by_id, rebalance_ended
 from coterie.coordinator.consumer.regex_refresh import last_resolved_ms, needs_refresh
 from coterie.coordinator.consumer.states import MemberState
 from coterie.errors import ErrorCode

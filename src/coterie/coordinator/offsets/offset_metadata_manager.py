@@ -271,4 +271,4 @@ def _is_expired(group: OffsetsGroup, offset: CommittedOffset, wall_ms: int) -> b
     """Return whether `offsets.retention.minutes`, or the retention time of an old OffsetCommit, is over."""
     if offset.expire_timestamp_ms is not None:
         return wall_ms >= offset.expire_timestamp_ms
-    return wall_ms - group.in_use_until_ms(offset) >= group.settings.offsets_retention_ms
+    return wall_ms - group.base_timestamp_ms(offset) >= group.settings.offsets_retention_ms

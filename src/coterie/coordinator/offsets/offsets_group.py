@@ -108,7 +108,7 @@ class OffsetsGroup:
         """Return whether offsets of topics without subscription expire in the present state."""
         raise NotImplementedError
 
-    def in_use_until_ms(self, offset: CommittedOffset) -> int:
+    def base_timestamp_ms(self, offset: CommittedOffset) -> int:
         """Return the time from which the retention of an offset is counted."""
         raise NotImplementedError
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from coordinator.consumer.group_world import GroupWorld
 from coterie.assignors import Member, Topic
-from coterie.coordinator.consumer.target import ASSIGNORS, uniform, vote
+from coterie.coordinator.consumer.target_assignment import ASSIGNORS, preferred_server_assignor, uniform_assignor
 
 
 def test_the_assignor_that_most_members_name_wins() -> None:
     """K16: who names none does not vote; nobody votes: the default; a tie goes to uniform."""
     world = GroupWorld(t=1)
     a = world.member("a").joins("t")
-    assert vote(world.group) == "uniform"
+    assert preferred_server_assignor(world.group) == "uniform"
     a.beats(assignor="range")
-    assert vote(world.group) == "range"
+    assert preferred_server_assignor(world.group) == "range"
     world.member("b").joins("t")
-    assert vote(world.group) == "range"
+    assert preferred_server_assignor(world.group) == "range"
     c = world.member("c").joins("t", assignor="uniform")
-    assert vote(world.group) == "uniform"
+    assert preferred_server_assignor(world.group) == "uniform"
     c.beats(assignor="range")
-    assert vote(world.group) == "range"
+    assert preferred_server_assignor(world.group) == "range"
     world.member("d").joins("t", assignor="uniform")
-    assert vote(world.group) == "range"
+    assert preferred_server_assignor(world.group) == "range"
 
 
 def test_range_is_contiguous_and_static_members_come_first() -> None:
@@ -53,7 +53,7 @@ def test_uniform_balances_and_moves_no_more_than_it_must() -> None:
     for count in range(1, 7):
         members.append(Member(f"m{count}", ["t", "u"]))
         before = {(topic, number): m.id for m in members for topic, ids in m.owned.items() for number in ids}
-        assigned = uniform(members, topics)
+        assigned = uniform_assignor(members, topics)
         after = {(topic, number): who for who, has in assigned.items() for topic, ids in has.items() for number in ids}
         assert len(after) == 13
         loads = [sum(map(len, has.values())) for has in assigned.values()]
@@ -66,7 +66,7 @@ def test_uniform_balances_and_moves_no_more_than_it_must() -> None:
 def test_uniform_with_different_topics_is_balanced_as_far_as_they_allow() -> None:
     """K18."""
     topics = {"t": Topic(4), "t2": Topic(2)}
-    assigned = uniform([Member("m0", ["t"]), Member("m1", ["t", "t2"])], topics)
+    assigned = uniform_assignor([Member("m0", ["t"]), Member("m1", ["t", "t2"])], topics)
     assert sum(map(len, assigned["m0"].values())) == 3
     assert list(assigned["m1"]["t2"]) == [0, 1]
 

@@ -3,7 +3,7 @@
 `uniform` is the assignor `sticky` of the classic protocol, applied to the last target; `range` is `range`. They are the
 functions of `coterie.assignors`, with Kafka's names for them, and small targets are computed at once, as in Kafka.
 Everything else takes time: the assignor of a user, and a large group. For these the rule returns `ComputeTarget`, and
-the event `TargetComputed` brings the result. Until then the members work with the last target (K2).
+the event `TargetComputation` brings the result. Until then the members work with the last target (K2).
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ It takes a few milliseconds. A larger one would hold the event loop for longer t
 """
 
 
-def uniform(members: Sequence[Member], topics: Mapping[str, Topic]) -> Shares:
+def uniform_assignor(members: Sequence[Member], topics: Mapping[str, Topic]) -> Shares:
     """Balance all partitions at once; no partition moves unless the balance needs it (K18)."""
     ordered = by_id(members)
     shares, _ = stick(ordered, [StickyMemberData(member.owned, 0, natural=True) for member in ordered], topics)
     return {member.id: share for member, share in zip(ordered, shares, strict=True)}
 
 
-def ranges(members: Sequence[Member], topics: Mapping[str, Topic]) -> Shares:
+def range_assignor(members: Sequence[Member], topics: Mapping[str, Topic]) -> Shares:
     """Assign each topic by itself, in consecutive shares (K17)."""
     return Range().assign(members, topics)
 
 
-ASSIGNORS: Mapping[str, Assign] = {"uniform": uniform, "range": ranges}
+ASSIGNORS: Mapping[str, Assign] = {"uniform": uniform_assignor, "range": range_assignor}
 """Kafka's assignors of consumer groups."""
 
 
-def vote(group: ConsumerGroup) -> str:
+def preferred_server_assignor(group: ConsumerGroup) -> str:
     """Return the assignor that most members name; the first of the setting if no member names one (K16).
 
     A name that the setting no longer has, since the broker was started with another one, is no vote.
@@ -66,7 +66,7 @@ def vote(group: ConsumerGroup) -> str:
 # --- what assignors are given -----------------------------------------------------------------------------------------
 
 
-class TargetComputed(DataStruct, eq=False):
+class TargetComputation(DataStruct, eq=False):
     """The input of an assignor and, when it has answered, the targets that change, or `why` there are none."""
 
     group_id: str
@@ -87,7 +87,7 @@ class TargetComputed(DataStruct, eq=False):
             return len(self.members) * len(self.topics) <= AT_ONCE_UNEQUAL
         return len(self.members) + sum(topic.partitions for topic in self.topics.values()) <= AT_ONCE
 
-    def compute(self, assign: Assign, *, is_kafkas: bool) -> TargetComputed:
+    def compute(self, assign: Assign, *, is_kafkas: bool) -> TargetComputation:
         """Call an assignor, on any thread; it may take long. The result of an assignor that is not Kafka's is checked.
 
         A user's assignor is given copies, since it may change what it is given.
@@ -97,7 +97,7 @@ class TargetComputed(DataStruct, eq=False):
                 self.take(assign(self.members, self.topics))
                 return self
             shares = assign([replace(each, owned=dict(each.owned)) for each in self.members], dict(self.topics))
-            self.why = nonsense(self.members, self.topics, shares)
+            self.why = assignment_error(self.members, self.topics, shares)
             if not self.why:
                 self.take(shares)
         except Exception as error:  # noqa: BLE001  whatever it was, the group goes on without it
@@ -127,7 +127,7 @@ class TargetLate(DataStruct):
     """The assignor has had its time (`coterie.assignor.timeout.ms`)."""
 
     group_id: str
-    computing: TargetComputed
+    computing: TargetComputation
 
 
 class _Known(DataStruct):
@@ -139,13 +139,15 @@ class _Known(DataStruct):
     member: Member
 
 
-def question(group: ConsumerGroup) -> TargetComputed:
+def build_group_spec(group: ConsumerGroup) -> TargetComputation:
     """Return what the assignor is asked for the present subscriptions and topics."""
     image = group.image
     found = image.topics
     topics = {name: Topic(found[name].partitions) for name in sorted(group.subscribed_topics()) if name in found}
     ids = {name: found[name].id for name in topics}
-    return TargetComputed(group.group_id, group.group_epoch, vote(group), _members(group), topics, ids, group.targets)
+    return TargetComputation(
+        group.group_id, group.group_epoch, preferred_server_assignor(group), _members(group), topics, ids, group.targets
+    )
 
 
 def _members(group: ConsumerGroup) -> list[Member]:
@@ -182,7 +184,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, names: Mapping[UU
 # --- what they answer -------------------------------------------------------------------------------------------------
 
 
-def nonsense(members: Sequence[Member], topics: Mapping[str, Topic], shares: object) -> str:
+def assignment_error(members: Sequence[Member], topics: Mapping[str, Topic], shares: object) -> str:
     """Return what is wrong with the answer of an assignor; "" if it can be used.
 
     Each partition of a subscribed topic has exactly one member, and that member subscribes to the topic.

@@ -14,11 +14,11 @@ from coterie.coordinator.consumer.group import (
     Target,
 )
 from coterie.coordinator.consumer.states import MemberState
-from coterie.coordinator.consumer.target import (
+from coterie.coordinator.consumer.target_assignment import (
     ASSIGNORS,
-    TargetComputed,
+    TargetComputation,
     TargetLate,
-    question,
+    build_group_spec,
 )
 from coterie.coordinator.consumer.topic_image import metadata_hash
 from coterie.facts import (
@@ -54,7 +54,7 @@ from coterie.protocol.messages import Record, Token
 from coterie.protocol.subscription import Assignment, write_assignment
 
 
-class Change:
+class ConsumerGroupChange:
     """A change of a consumer group. It cannot fail after its first record: a rule checks the request before."""
 
     def __init__(self, group: ConsumerGroup, now_ms: int) -> None:
@@ -71,10 +71,10 @@ class Change:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def member(self, member_id: str, metadata: MemberMetadata) -> None:
+    def set_member(self, member_id: str, metadata: MemberMetadata) -> None:
         self._add(MEMBER, member_id, metadata)
 
-    def current(
+    def set_current_assignment(
         self,
         member: ConsumerGroupMember,
         epoch: int,
@@ -92,16 +92,16 @@ class Change:
         last_written[member.member_id] = written
         self.facts.append(assigned_fact(self.group, member, self.now_ms))
 
-    def target(self, member_id: str, target: Target) -> None:
+    def set_target_assignment(self, member_id: str, target: Target) -> None:
         self._add(TARGET, member_id, TargetAssignment(target))
 
-    def epoch(self, epoch: int) -> None:
+    def set_group_epoch(self, epoch: int) -> None:
         """Write the group epoch, with what the subscribed topics are now (K28)."""
         group = self.group
         self._add(EPOCH, "", ConsumerGroupEpoch(epoch, metadata_hash(group.image, group.subscribed_topics())))
         group.image_version = group.image.version
 
-    def assignment_epoch(self, epoch: int, computed_ms: int) -> None:
+    def set_assignment_epoch(self, epoch: int, computed_ms: int) -> None:
         self._add(TARGET_EPOCH, "", TargetEpoch(epoch, computed_ms))
 
     def replace(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
@@ -119,11 +119,11 @@ class Change:
             fact = MemberReplaced(self.now_ms, group.group_id, member_id, old.member_id, old.metadata.instance_id)
             self.facts.append(fact)
         self.remove(old.member_id)
-        self.member(member_id, old.metadata)
+        self.set_member(member_id, old.metadata)
         new = group.members[member_id]
         if target is not None:
-            self.target(member_id, target)
-        self.current(new, 0, 0, state, assigned, pending)
+            self.set_target_assignment(member_id, target)
+        self.set_current_assignment(new, 0, 0, state, assigned, pending)
         return new
 
     def remove(self, member_id: str) -> None:
@@ -136,7 +136,7 @@ class Change:
         if pattern and pattern in self.group.resolved and pattern not in self.group.pattern_members:
             self._add(REGEX, pattern, None)
 
-    def resolved(self, pattern: str, topics: Sequence[str], version: int) -> None:
+    def set_resolved_regex(self, pattern: str, topics: Sequence[str], version: int) -> None:
         self._add(REGEX, pattern, ResolvedPattern(topics, version, self.group.wall.at(self.now_ms)))
 
     # --- epochs -------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Change:
             RebalanceStarted(self.now_ms, group.group_id, cause, member_id, None, group.group_epoch, members, CONSUMER)
         )
         group.is_rebalancing = True
-        self.epoch(group.group_epoch + 1)
+        self.set_group_epoch(group.group_epoch + 1)
         if not group.members:
             self.facts.append(GroupEmptied(self.now_ms, group.group_id, group.group_epoch))
             group.is_rebalancing = False
@@ -180,11 +180,11 @@ class Change:
         last_ms = max(group.assigned_ms, group.tried_ms)
         if last_ms and 0 <= wall_ms - last_ms < group.assignment_interval_ms:
             return
-        asked = question(group)
+        asked = build_group_spec(group)
         assign = ASSIGNORS.get(asked.assignor)
         if assign is not None and asked.is_small:
             asked.take(assign(asked.members, asked.topics))
-            self.computed(asked)
+            self.apply_target(asked)
             return
         asked.targets = dict(asked.targets)
         group.computing, group.tried_ms = asked, wall_ms
@@ -192,13 +192,13 @@ class Change:
         late = Arm(group.target_key(), late_ms, TargetLate(group.group_id, asked))
         self.effects += [late, ComputeTarget(asked, group.offsets)]
 
-    def computed(self, computed: TargetComputed) -> None:
+    def apply_target(self, computed: TargetComputation) -> None:
         """Take a target for the group epoch that it was computed for."""
         group = self.group
         for member_id, target in computed.changed.items():
             if member_id in group.members:
                 self._add(TARGET, member_id, target)
-        self.assignment_epoch(computed.group_epoch, group.wall.at(self.now_ms))
+        self.set_assignment_epoch(computed.group_epoch, group.wall.at(self.now_ms))
         fact = TargetAssignmentComputed(self.now_ms, group.group_id, group.assignment_epoch, computed.assignor)
         self.facts.append(fact)
 
