@@ -172,7 +172,7 @@ def compact(
     plan = log.compactable(compacted_to, now_ms)
     if plan is None:
         return None
-    work = Compaction(files, log.path, plan, log.config, log.last_of_producers(), buffer_bytes, now_ms)
+    work = Compaction(files, log.path, plan, log.config, log.last_records(), buffer_bytes, now_ms)
     for _ in work.read_keys():
         pass
     for group in work.groups:

@@ -64,7 +64,7 @@ class OffsetMap:
         """`start` is where the uncompacted part begins, `capacity` how many keys there may be."""
         self.start = self.end = start
         """The offsets between these were read."""
-        self.of: dict[bytes, int] = {}
+        self.offsets: dict[bytes, int] = {}
         """The last offset of each key, by `name_of` the key."""
         self.unread: set[int] = set()
         """The base offsets of batches whose records cannot be read."""
@@ -75,7 +75,7 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        return len(self.of) + self._pending_count >= self._capacity
+        return len(self.offsets) + self._pending_count >= self._capacity
 
     @property
     def known_to(self) -> int:
@@ -94,7 +94,7 @@ class OffsetMap:
             _put(offsets, records)
             self._pending_count += len(offsets)
         else:
-            _put(self.of, records)
+            _put(self.offsets, records)
         self.end = header.next_offset
 
     def end_transaction(self, header: BatchHeader, marker: EndMarker | None) -> None:
@@ -108,8 +108,8 @@ class OffsetMap:
             self._aborted.setdefault(header.producer_id, []).append((start, header.last_offset))
             return
         for name, offset in offsets.items():
-            if offset > self.of.get(name, -1):
-                self.of[name] = offset
+            if offset > self.offsets.get(name, -1):
+                self.offsets[name] = offset
 
     def fate_of(self, header: BatchHeader) -> Fate:
         """Return how the transaction of a batch ended; batches aborted before `start` are removed already."""
@@ -188,7 +188,7 @@ class RecordRetention:
         if header.next_offset > self._latest.end or header.base_offset in self._latest.unread:
             return False
         if self._staying is None:
-            self._staying = array("q", sorted(self._latest.of.values()))
+            self._staying = array("q", sorted(self._latest.offsets.values()))
         while self._next_staying < len(self._staying) and self._staying[self._next_staying] < header.base_offset:
             self._next_staying += 1
         if self._next_staying < len(self._staying) and self._staying[self._next_staying] <= header.last_offset:
@@ -225,7 +225,7 @@ class RecordRetention:
         return whole if all(kept) else batch.keep(kept)
 
     def _should_retain_records(self, records: list[Record], header: BatchHeader) -> list[bool]:
-        latest = self._latest.of
+        latest = self._latest.offsets
         horizon = header.delete_horizon_ms
         keeps_deletions = horizon is None or self._now_ms < horizon
         return [
