@@ -137,7 +137,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Their address.",
+            help="Address of the test controls.",
             show_default="127.0.0.1:9099",
         ),
     ] = None,
@@ -147,9 +147,9 @@ def serve(
     ] = LogChoice.text,
     log_format: Annotated[
         LogFormatChoice | None,
-        typer.Option("--log-format", help="Lines of logfmt, or of JSON."),
+        typer.Option("--log-format", help="Write log lines as logfmt (text) or JSON."),
     ] = None,
-    web: Annotated[bool, typer.Option("--web", help="Show the groups on a page (docs/web.md).")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Show the groups on a page; options in docs/web.md.")] = False,
     web_address: ServeWebAddress = None,
     metrics_compat: ServeMetricsCompat = None,
     webhook: ServeWebhook = None,
@@ -167,7 +167,7 @@ def serve(
     With --secure DIR clients must use TLS and log in. DIR has their settings, with the password. For certificates and
     users of your own, give Kafka's settings (docs/security.md).
 
-    With --test-controls the line goes on: controls http://HOST:PORT. Tests in any language control the broker there
+    With --test-controls the line also has: controls http://HOST:PORT. Tests in any language control the broker there
     (docs/testing-recipes.md).
 
     Try it: coterie serve --memory --port 0

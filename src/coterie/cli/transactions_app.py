@@ -67,7 +67,7 @@ def describe(
 def abort(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Transactional ids.")] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC:PARTITION", help="Where a transaction hangs.")
+        str | None, typer.Option("--topic", metavar="TOPIC:PARTITION", help="Partition in which a transaction hangs.")
     ] = None,
     start_offset: Annotated[
         int | None, typer.Option("--start-offset", metavar="OFFSET", min=0, help="Its first offset.")
@@ -101,9 +101,7 @@ def find_hanging(
     ] = None,
     max_transaction_timeout: Annotated[
         int,
-        typer.Option(
-            "--max-transaction-timeout", metavar="MINUTES", min=0, help="How old the last record has to be, at least."
-        ),
+        typer.Option("--max-transaction-timeout", metavar="MINUTES", min=0, help="Minimum age of the last record."),
     ] = LONGEST_TIMEOUT_MINUTES,
 ) -> AdminCommand:
     """Find transactions that are open in a partition, while no coordinator has them.

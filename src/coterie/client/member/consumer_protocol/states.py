@@ -52,7 +52,7 @@ DOING: Mapping[ConsumerMemberState, str] = {
     ACKNOWLEDGING: "is about to report the partitions that it owns now",
     STABLE: "is a member and reads its partitions",
     FENCED: "was removed by the coordinator: it calls the listener for what it has lost, and joins again",
-    STALE: "has left since poll was not called for max.poll.interval.ms; the next poll joins again",
+    STALE: "has left because poll was not called for max.poll.interval.ms; the next poll joins again",
     FATAL: "has failed for good: every poll raises the error",
     PREPARE_LEAVING: "commits and revokes its partitions before it leaves",
     LEAVING: "leaves the group",
