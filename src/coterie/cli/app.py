@@ -137,7 +137,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Address of the test controls.",
+            help="Address of controls.",
             show_default="127.0.0.1:9099",
         ),
     ] = None,
