@@ -119,7 +119,7 @@ def alter(
 def reassign(
     where: Annotated[str, typer.Argument(metavar="TOPIC[:0,1]", help="A topic, or some of its partitions.")],
     to: Annotated[
-        list[int], typer.Option("--to", metavar="BROKER", min=0, help="A broker; the first is to lead. Repeatable.")
+        list[int], typer.Option("--to", metavar="BROKER", min=0, help="A broker; the first leads. Repeatable.")
     ],
 ) -> AdminCommand:
     """Move partitions to other brokers.
