@@ -477,6 +477,9 @@ def sim(
     ] = None,
     story: Annotated[bool, typer.Option("--story", help="Print what happened, on one screen.")] = False,
     grid: Annotated[bool, typer.Option("--grid", help="Print every step, as a table.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page: the summary, and who owned which partition.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Shrink the first failure to fewer steps.")
@@ -507,6 +510,7 @@ def sim(
         drop=drop,
         story=story,
         full_grid=grid,
+        page=page,
         jobs=jobs,
         shrinks=shrink,
     )

@@ -350,6 +350,8 @@ class Outcome:
     at_ms: int = 0
     summary: Sequence[str] = ()
     """The run on one screen, if it was asked for (`summary.py`)."""
+    facts: Sequence[Fact] = ()
+    """The facts of all brokers by the time of the run, if a summary was asked for."""
 
     @property
     def story(self) -> str:
