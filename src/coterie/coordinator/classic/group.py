@@ -36,6 +36,7 @@ from coterie.coordinator.classic.states import (
 from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
+from coterie.facts import Emit, MemberRejoined
 from coterie.protocol.commit_rows import OffsetRows
 from coterie.protocol.java_hash import MIN_CAPACITY, capacity_for, map_order, spread
 from coterie.protocol.messages import (
@@ -82,6 +83,7 @@ class ClassicGroupMember:
         "parked_sync",
         "protocols",
         "rebalance_timeout_ms",
+        "rejoined",
         "restored_until_ms",
         "session_timeout_ms",
         "spread",
@@ -111,6 +113,7 @@ class ClassicGroupMember:
         self.parked_sync: Token | None = None
         self.joined_at_ms = 0
         self.is_new = False  # its first join is parked: rule 9's five minutes
+        self.rejoined = False  # it has joined again in this join phase, and no fact says so yet
         self.awaits_sync = False  # owes a sync since the join phase ended (rule 12)
         self.is_restored = False  # read from the log and has not joined since: only its selected protocol is known (C4)
         self.restored_until_ms = 0  # the deadline it was given when it was read back
@@ -340,6 +343,7 @@ class Group(OffsetsGroup):
         """
         effects: Effects = []
         for member in members:
+            effects += self.report_rejoin(member)
             effects += self.answer_join(member, JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, ""))
             effects.append(Disarm(self.session_key(member.member_id)))
             del self.members[member.member_id]
@@ -421,6 +425,14 @@ class Group(OffsetsGroup):
             self.parked_joins += 1
         member.parked_join = token
         member.joined_at_ms = now_ms
+
+    def report_rejoin(self, member: ClassicGroupMember) -> Effects:
+        """Report a join that will not be among those of a completed join phase."""
+        if not member.rejoined:
+            return []
+        member.rejoined = False
+        metadata = member.metadata(self.protocol_name)
+        return [Emit(MemberRejoined(member.joined_at_ms, self.group_id, member.member_id, metadata))]
 
     def answer_join(self, member: ClassicGroupMember, answer: JoinedGroup) -> Effects:
         token = member.parked_join

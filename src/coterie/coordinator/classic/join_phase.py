@@ -90,6 +90,7 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
         leader = group.first_in_map_order(m for m in group.members.values() if m.parked_join is not None)
         assert leader is not None
         group.leader_id = leader.member_id
+    rejoined = _take_rejoined(group)
     group.generation_id += 1
     group.protocol_name = group.vote()
     group.note_subscriptions()
@@ -108,9 +109,27 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
     deadline_ms = now_ms + group.rebalance_timeout_ms()
     effects.append(Arm(group.sync_key(), deadline_ms, SyncPhaseDue(group.group_id, group.generation_id)))
     completed = JoinPhaseCompleted(
-        now_ms, group.group_id, group.generation_id, group.protocol_name, group.leader_id, joined_after_ms
+        now_ms,
+        group.group_id,
+        group.generation_id,
+        group.protocol_name,
+        group.leader_id,
+        joined_after_ms,
+        now_ms - group.rebalance_began_ms,
+        rejoined,
     )
     return [*effects, Emit(completed)]
+
+
+def _take_rejoined(group: Group) -> list[tuple[bytes, list[str]]]:
+    """Return the members that have joined again, by their metadata of the protocol before the vote."""
+    name = group.protocol_name
+    by_metadata: dict[bytes, list[str]] = {}
+    for member in group.members.values():
+        if member.rejoined:
+            member.rejoined = False
+            by_metadata.setdefault(member.metadata(name), []).append(member.member_id)
+    return list(by_metadata.items())
 
 
 def _become_empty(group: Group, now_ms: int) -> Effects:
