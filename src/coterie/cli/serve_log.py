@@ -163,11 +163,7 @@ def _name_of(field: str) -> str:
 
 
 def _pairs(named: Iterable[tuple[str, Any]]) -> list[str]:
-    return [
-        f"{_name_of(name)}={_quoted(_text(name, value))}"
-        for name, value in named
-        if _says_something(value)
-    ]
+    return [f"{_name_of(name)}={_quoted(_text(name, value))}" for name, value in named if _says_something(value)]
 
 
 def _says_something(value: Any) -> bool:
