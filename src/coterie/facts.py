@@ -292,7 +292,7 @@ class JoinPhaseCompleted(Fact):
     """The time after the start at which each member joined. A static member that was kept is not listed."""
     took_ms: int = 0
     """The time from the start to this."""
-    rejoined: Sequence[tuple[bytes, Sequence[str]]] = ()
+    rejoined: Sequence[tuple[bytes, list[str]]] = ()
     """The members that are not new, by their metadata, which has what they still owned when they joined."""
 
 

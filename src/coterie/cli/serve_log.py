@@ -189,11 +189,20 @@ _PLAIN = re.compile(r'[^ "=\\]+')
 
 def _quoted(text: str) -> str:
     """Quote a text that logfmt could not read back, and shorten it: a client id must not look like a field."""
+    return _quoted_short(text) if len(text) < _SHORT else _quoted_now(text)
+
+
+def _quoted_now(text: str) -> str:
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}... ({len(text)} characters)"
     if _PLAIN.fullmatch(text) and text.isprintable():
         return text
     return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+_SHORT = 100
+_quoted_short = lru_cache(maxsize=1_024)(_quoted_now)
+"""Short texts are ids of groups and members most often, which come again in the next lines."""
 
 
 def _text(name: str, value: Any) -> str:

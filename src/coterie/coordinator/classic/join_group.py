@@ -218,7 +218,7 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
 
 def _same_protocols(member: ClassicGroupMember, request: JoinGroup) -> bool:
     """Same names, same bytes, same order."""
-    return list(member.protocols) == list(request.protocols)
+    return member.protocols == request.protocols or list(member.protocols) == list(request.protocols)
 
 
 def _cause_of_rejoin(member: ClassicGroupMember, request: JoinGroup, *, same: bool) -> Cause:

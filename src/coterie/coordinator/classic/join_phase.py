@@ -73,9 +73,11 @@ def join_phase_due(group: Group, event: JoinPhaseDue, now_ms: int) -> Effects:
 
 def complete_join_phase(group: Group, now_ms: int) -> Effects:
     """Drop members that did not join, except static ones; the rest is the next generation (rule 6)."""
-    late = [m for m in group.in_map_order() if m.parked_join is None and m.instance_id is None]
-    effects = group.remove(late)
-    effects += [Emit(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]
+    effects: Effects = []
+    if group.parked_joins < len(group.members):
+        late = [m for m in group.in_map_order() if m.parked_join is None and m.instance_id is None]
+        effects += group.remove(late)
+        effects += [Emit(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]
     if not group.members:
         return effects + _become_empty(group, now_ms)
     if not group.parked_joins:
@@ -105,7 +107,9 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
             effects += group.answer_join(member, answer)
         member.is_new = False
         member.awaits_sync = True
-        effects += group.expect_by(member, now_ms + member.session_timeout_ms)
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        if member.deadline_ms < member.alarm_ms:
+            effects += group.set_alarm(member, member.deadline_ms)
     deadline_ms = now_ms + group.rebalance_timeout_ms()
     effects.append(Arm(group.sync_key(), deadline_ms, SyncPhaseDue(group.group_id, group.generation_id)))
     completed = JoinPhaseCompleted(

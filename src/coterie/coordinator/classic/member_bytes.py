@@ -46,6 +46,12 @@ def why_too_large(group: Group, request: JoinGroup) -> str | None:
             f"its protocols have {size} bytes of metadata, more than {settings.coterie_group_member_max_bytes} "
             "(coterie.group.member.max.bytes)"
         )
+    if (
+        request.member_id in group.members  # it holds at most this much more
+        and group.held_bytes + size <= settings.coterie_group_max_bytes
+        and group.held_in_all.total + size <= settings.coterie_groups_max_bytes
+    ):
+        return None
     more = _more(group, request, size)
     if more > 0 and group.held_bytes + more > settings.coterie_group_max_bytes:
         return (
