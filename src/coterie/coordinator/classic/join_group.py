@@ -205,13 +205,13 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
         return [Reply(request.token, group.joined(member, members=leads))]
     if isinstance(what, ErrorCode):
         return _refuse(request, what)
-    cause = _cause_of_rejoin(member, request, same=same)
+    cause = _cause_of_rejoin(member, request, same=same) if what is Do.START_REBALANCE else None
     effects = group.report_rejoin(member)
     group.update(member, request)
     member.is_restored = False
     member.rejoined = True
     group.park_join(member, request.token, now_ms)
-    if what is Do.START_REBALANCE:
+    if cause is not None:
         return effects + start_rebalance(group, now_ms, cause, member.member_id, request.reason)
     return effects + maybe_complete_join_phase(group, now_ms)
 

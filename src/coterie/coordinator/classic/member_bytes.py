@@ -19,7 +19,10 @@ OVERHEAD = 256
 
 
 def bytes_of_protocols(protocols: Sequence[Protocol]) -> int:
-    return sum([OVERHEAD + len(protocol.name) + len(protocol.metadata) for protocol in protocols])
+    size = 0
+    for protocol in protocols:
+        size += OVERHEAD + len(protocol.name) + len(protocol.metadata)
+    return size
 
 
 def bytes_of_id(member_id: str) -> int:
