@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.main import get_command_name
 
 import coterie
 from coterie.cli.acls_app import acls_app
@@ -578,3 +580,19 @@ def report(
     from coterie.cli.report import report as run
 
     run(data, out, group)
+
+
+def with_only(name: str) -> typer.Typer:
+    """Return the app with one of its commands or groups of commands; the whole app if it has none of this name.
+
+    Typer reads the options of all commands before it runs one, which takes a fifth of the time that a broker needs to
+    start.
+    """
+    only = copy(app)
+    only.registered_groups = [one for one in app.registered_groups if one.name == name]
+    only.registered_commands = [
+        one
+        for one in app.registered_commands
+        if (one.name or get_command_name(one.callback.__name__ if one.callback else "")) == name
+    ]
+    return only if only.registered_groups or only.registered_commands else app
