@@ -185,8 +185,7 @@ class Engine:
             else:
                 self.member = Membership(about)
         self.listener = RebalanceCallbacks({})
-        self.needs_attention = False
-        """A poll has more to do than to take records."""
+        self._needs_attention = False
         self._events: deque[Any] = deque()
         self._is_handling = False
         self._calls: deque[effects.CallListener] = deque()
@@ -216,6 +215,17 @@ class Engine:
             effects.Ended: lambda effect: self._end(id(effect.asked), None, effect.error),
             Emit: self._emit,
         }
+
+    @property
+    def needs_attention(self) -> bool:
+        """True if a poll has more to do than to take records. An iteration must poll then."""
+        return self._needs_attention
+
+    @needs_attention.setter
+    def needs_attention(self, value: bool) -> None:
+        self._needs_attention = value
+        if value:
+            self.reading.fetcher.buffer.stop()
 
     # --- the member ---------------------------------------------------------------------------------------------------
 
