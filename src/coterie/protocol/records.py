@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.errors import MalformedError
 from coterie.protocol._pure_iteration import AsyncRecordIterator, RecordBuffer, RecordIterator
+from coterie.protocol._pure_quick_append import QuickAppend, SentRecord
 from coterie.protocol._pure_records import (
     Columns,
     Header,
@@ -59,10 +60,12 @@ __all__ = [
     "Header",
     "OffsetPairs",
     "OpenBatch",
+    "QuickAppend",
     "Record",
     "RecordBuffer",
     "RecordIterator",
     "RecordWriter",
+    "SentRecord",
     "append_rows",
     "build_batch",
     "build_placed_batch",
@@ -86,6 +89,7 @@ if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
         append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
         RecordBuffer, RecordIterator = fast.RecordBuffer, fast.RecordIterator
         AsyncRecordIterator = fast.AsyncRecordIterator
+        QuickAppend, SentRecord = fast.QuickAppend, fast.SentRecord
 
 
 MAX_DECOMPRESSED = 128 * 1024 * 1024
