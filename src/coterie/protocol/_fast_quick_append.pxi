@@ -15,14 +15,14 @@ cdef class SentRecord:
 
 @cython.final
 cdef class QuickAppend:
-    cdef object kind, lock, topic, batch
+    cdef object kind, lock, topic, batch, wall_ms
     cdef RecordWriter writer
     cdef bint is_open
     cdef int64_t overhead, room
     cdef readonly int64_t weight
 
-    def __init__(self, kind, lock, int64_t overhead):
-        self.kind, self.lock, self.overhead = kind, lock, overhead
+    def __init__(self, kind, lock, int64_t overhead, wall_ms=None):
+        self.kind, self.lock, self.overhead, self.wall_ms = kind, lock, overhead, wall_ms
         self.is_open = False
         self.weight = self.room = 0
 
@@ -49,7 +49,7 @@ cdef class QuickAppend:
         take_span(None, &key_span)
         take_span(value, &value_span)
         size = self.overhead + max(value_span.size, 0)
-        timestamp = <int64_t>time_ns() // 1000000
+        timestamp = <int64_t>time_ns() // 1000000 if self.wall_ms is None else <int64_t>self.wall_ms()
         sent = SentRecord.__new__(self.kind)
         # From here on nothing runs but this: other threads see all of the record, or nothing.
         if not self.is_open or self.weight + size >= self.room:

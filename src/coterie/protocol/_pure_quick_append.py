@@ -6,6 +6,7 @@ here `QuickAppend` is never open, and every record is appended under the lock.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
@@ -25,8 +26,13 @@ class QuickAppend:
     weight = 0
     """The bytes that were appended since `start`, as `buffer.memory` counts them. To be read after `stop`."""
 
-    def __init__(self, kind: type[SentRecord], lock: Lock | None, overhead: int) -> None:
-        """`kind` is what `append` returns; `overhead` is what a record counts besides its value."""
+    def __init__(
+        self, kind: type[SentRecord], lock: Lock | None, overhead: int, wall_ms: Callable[[], int] | None = None
+    ) -> None:
+        """`kind` is what `append` returns; `overhead` is what a record counts besides its value.
+
+        Records get the time of `wall_ms`, or of the system.
+        """
 
     def start(self, topic: str, batch: object, writer: RecordWriter, room: int) -> None:
         """Let records of the topic be appended to the batch, as long as their weight stays below `room`."""
