@@ -7,7 +7,6 @@ here `QuickAppend` is never open, and every record is appended under the lock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 from typing import Any
 
 from coterie.protocol._pure_records import RecordWriter
@@ -16,7 +15,7 @@ from coterie.protocol._pure_records import RecordWriter
 class SentRecord:
     """A record in a batch of a producer: the batch, its index there, its timestamp, and the producer's lock."""
 
-    def __init__(self, batch: Any, index: int, timestamp: int, lock: Lock | None) -> None:
+    def __init__(self, batch: Any, index: int, timestamp: int, lock: Any) -> None:
         self._batch, self._index, self._timestamp, self._lock = batch, index, timestamp, lock
 
 
@@ -27,7 +26,7 @@ class QuickAppend:
     """The bytes that were appended since `start`, as `buffer.memory` counts them. To be read after `stop`."""
 
     def __init__(
-        self, kind: type[SentRecord], lock: Lock | None, overhead: int, wall_ms: Callable[[], int] | None = None
+        self, kind: type[SentRecord], lock: Any, overhead: int, wall_ms: Callable[[], int] | None = None
     ) -> None:
         """`kind` is what `append` returns; `overhead` is what a record counts besides its value.
 
