@@ -420,8 +420,8 @@ def test_a_quick_append_writes_what_the_writer_does_and_stops_where_it_must() ->
         assert quick.append(topic, value) is None
     assert (writer.count, quick.weight) == (3, taken)
     same = fast.RecordWriter(200)
-    for value in (b"one", "zwei \N{GREEK SMALL LETTER BETA}".encode(), None):
-        same.append(None, value, writer.base_timestamp)
+    for content in (b"one", "zwei \N{GREEK SMALL LETTER BETA}".encode(), None):
+        same.append(None, content, writer.base_timestamp)
     if writer.max_timestamp == writer.base_timestamp:  # all within a millisecond, as nearly always
         assert writer.plain() == same.plain()
     quick.stop()

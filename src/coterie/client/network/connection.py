@@ -364,14 +364,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """`is_login`: it is not held back by the login that it is a part of."""
         if self.error is not None:
             raise _again(self.error)
-        asked = _Asked(row, version, self._loop.create_future())
+        answer: asyncio.Future[_Answer] = self._loop.create_future()
+        asked = _Asked(row, version, answer)
         # The timer belongs to the request, not to who waits: one that was cancelled is still answered, or never.
         asked.timer = self._loop.call_later(timeout_ms / 1000, self._out_of_time, asked, timeout_ms)
         if is_login:
             self._write(row, version, body, asked)
         else:
             self._send(row, version, body, asked)
-        return await asked.answer
+        return await answer
 
     def _read(self, api: ModuleType, frame: bytes, at: int, version: int) -> Any:
         try:
