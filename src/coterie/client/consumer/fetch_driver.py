@@ -135,6 +135,7 @@ class FetchDriver:
     def measure(self, now_ms: int) -> None:
         """Record what was handed over since the last time, and how far behind the reader is. Under the lock."""
         fetcher = self.fetcher
+        fetcher.settle()
         self._measured.taken(fetcher.records_taken, fetcher.bytes_taken, fetcher.largest_lag(), now_ms)
 
     async def _ask_committed(self, effect: AskCommitted) -> None:

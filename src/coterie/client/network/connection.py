@@ -99,6 +99,9 @@ _HIGHEST_CORRELATION = 2**31 - 1
 _Answer = tuple[bytes, int]
 """A frame and where its body begins."""
 
+OnAnswer = Callable[[Any, Exception | None], None]
+"""Called with an answer and None, or with None and an error."""
+
 
 _here = threading.local()
 
@@ -111,12 +114,41 @@ def _small_frames() -> bytearray:
     return found
 
 
+class _Callback:
+    """What a future is to those who wait, for one who is called instead: soon, as the callbacks of futures are."""
+
+    __slots__ = ("_api", "_connection", "_is_done", "_then", "_version")
+
+    def __init__(self, connection: BrokerConnection, api: ModuleType, version: int, then: OnAnswer) -> None:
+        self._connection, self._api, self._version, self._then = connection, api, version, then
+        self._is_done = False
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def set_result(self, answer: _Answer) -> None:
+        self._is_done = True
+        self._connection._loop.call_soon(self._read, answer)  # noqa: SLF001  it is a part of the connection
+
+    def set_exception(self, error: Exception) -> None:
+        self._is_done = True
+        self._connection._loop.call_soon(self._then, None, error)  # noqa: SLF001
+
+    def _read(self, answer: _Answer) -> None:
+        try:
+            reply = self._connection._read(self._api, *answer, self._version)  # noqa: SLF001
+        except KafkaError as unreadable:
+            self._then(None, unreadable)
+        else:
+            self._then(reply, None)
+
+
 class _Asked:
     """A request that is to be answered."""
 
     __slots__ = ("answer", "api", "correlation_id", "timer", "version")
 
-    def __init__(self, api: Api, version: int, answer: asyncio.Future[_Answer]) -> None:
+    def __init__(self, api: Api, version: int, answer: asyncio.Future[_Answer] | _Callback) -> None:
         self.api = api
         self.version = version
         self.answer = answer
@@ -151,6 +183,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frames = FrameReader(settings.coterie_max_response_bytes, _small_frames())
         self._loop = asyncio.get_running_loop()
         self._asked: deque[_Asked] = deque()
+        self._written: tuple[Any, int, bytes] | None = None
+        """The last request of `ask`, its version and its body."""
         self._authenticator: Authenticator | None = None
         self._log_in_again_at = _NEVER
         """The loop's time at which to authenticate again."""
@@ -262,6 +296,32 @@ class BrokerConnection(asyncio.BufferedProtocol):
         frame, at = await self._ask(api.API, version, body, timeout_ms)
         return self._read(api, frame, at, version)
 
+    def ask(
+        self,
+        api: ModuleType,
+        request: Any,
+        then: OnAnswer,
+        *,
+        timeout_ms: float,
+        at_most: int | None = None,
+    ) -> None:
+        """Ask without a task: `then` is called soon after the answer came, or the error.
+
+        The bytes of a request that is sent again and again are written once. Raises what cannot be sent.
+        """
+        version = self.version_of(api, at_most)
+        known = self._written
+        if known is None or known[0] is not request or known[1] != version:
+            known = self._written = request, version, api.write_request(request, version)
+
+        asked = _Asked(api.API, version, _Callback(self, api, version, then))
+        asked.timer = self._loop.call_later(timeout_ms / 1000, self._out_of_time, asked, timeout_ms)
+        try:
+            self._send(api.API, version, known[2], asked)
+        except KafkaError:
+            asked.timer.cancel()
+            raise
+
     async def close(self) -> None:
         """Close the connection without waiting for answers. A second close does nothing."""
         self._end(ConnectionLostError(f"the connection to {self.address} was closed by this client"), orderly=True)
@@ -304,14 +364,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """`is_login`: it is not held back by the login that it is a part of."""
         if self.error is not None:
             raise _again(self.error)
-        asked = _Asked(row, version, self._loop.create_future())
+        answer: asyncio.Future[_Answer] = self._loop.create_future()
+        asked = _Asked(row, version, answer)
         # The timer belongs to the request, not to who waits: one that was cancelled is still answered, or never.
         asked.timer = self._loop.call_later(timeout_ms / 1000, self._out_of_time, asked, timeout_ms)
         if is_login:
             self._write(row, version, body, asked)
         else:
             self._send(row, version, body, asked)
-        return await asked.answer
+        return await answer
 
     def _read(self, api: ModuleType, frame: bytes, at: int, version: int) -> Any:
         try:

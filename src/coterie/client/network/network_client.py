@@ -21,7 +21,7 @@ from coterie.client.event_log import (
 )
 from coterie.client.metrics import ClientMetrics
 from coterie.client.network.backoff import backoff_ms
-from coterie.client.network.connection import BrokerConnection
+from coterie.client.network.connection import BrokerConnection, OnAnswer
 from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.network.sasl import Authenticator
@@ -121,6 +121,30 @@ class NetworkClient:
             ended_ms = self.clock_ms()
             self._measured.responses.record(ended_ms - began_ms, ended_ms)
         return answer
+
+    def ask(
+        self,
+        node_id: int,
+        api: ModuleType,
+        request: Any,
+        then: OnAnswer,
+        *,
+        timeout_ms: float,
+        lane: str = "",
+        at_most: int | None = None,
+    ) -> bool:
+        """Send a request that is sent often, without a task; return False if there is no open connection to use.
+
+        The caller measures it.
+        """
+        known = self._connections.get((node_id, lane))
+        node = self._known_node(node_id)
+        if self._is_closed or known is None or node is None or known.is_closed:
+            return False
+        if known.address != (node.host, node.port):
+            return False
+        known.ask(api, request, then, timeout_ms=timeout_ms, at_most=at_most)
+        return True
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, what: str, timeout_ms: float | None = None) -> T:
         """Try until it works, fails for good, or `default.api.timeout.ms` has passed; `what` begins the error then.
