@@ -256,17 +256,16 @@ class Engine:
         if not isinstance(request, _PARKED):
             self._asks_coordinator()
         began_ms = self.clock_ms()
-        asked = self.cluster.send(
-            effect.to.id,
-            api,
-            [request] if is_fetch else request,
-            timeout_ms=effect.timeout_ms,
-            lane=effect.lane,
-            at_most=api.API.last_by_name,  # names are what members speak of
-            at_least=_AT_LEAST.get(api, 0),
-        )
         try:
-            reply = await within(effect.timeout_ms, asked)
+            reply = await self.cluster.send_within(
+                effect.to.id,
+                api,
+                [request] if is_fetch else request,
+                timeout_ms=effect.timeout_ms,
+                lane=effect.lane,
+                at_most=api.API.last_by_name,  # names are what members speak of
+                at_least=_AT_LEAST.get(api, 0),
+            )
         except CoterieError as error:
             self._reach.failed(str(error), self.clock_ms())
             self._watch_reach()
