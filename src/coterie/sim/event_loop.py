@@ -249,7 +249,8 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         return self._is_ended
 
-    get_debug = bool  # returns False; asyncio calls it for each future
+    def get_debug(self) -> bool:
+        return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """An exception that was not caught is a bug of the shipped code: the run ends with it."""
