@@ -192,7 +192,8 @@ class Engine:
         self._calls: deque[effects.CallListener] = deque()
         self._failures: deque[Exception] = deque()
         self._is_woken = False
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._waiters: dict[asyncio.Future[None], Callable[[], bool] | None] = {}
+        """What each of them waits for; None: for any event."""
         self._endings: dict[int, asyncio.Future[Any]] = {}
         self._last_token = 0
         self._perform: Mapping[type, Callable[[Any], None]] = {
@@ -301,17 +302,16 @@ class Engine:
         if not isinstance(request, _PARKED):
             self._asks_coordinator()
         began_ms = self.clock_ms()
-        asked = self.cluster.send(
-            effect.to.id,
-            api,
-            [request] if is_fetch else request,
-            timeout_ms=effect.timeout_ms,
-            lane=effect.lane,
-            at_most=api.API.last_by_name,  # names are what members speak of
-            at_least=_AT_LEAST.get(api, 0),
-        )
         try:
-            reply = await within(effect.timeout_ms, asked)
+            reply = await self.cluster.send_within(
+                effect.to.id,
+                api,
+                [request] if is_fetch else request,
+                timeout_ms=effect.timeout_ms,
+                lane=effect.lane,
+                at_most=api.API.last_by_name,  # names are what members speak of
+                at_least=_AT_LEAST.get(api, 0),
+            )
         except CoterieError as error:
             self._not_answered(effect, error)
         except Exception as error:  # the member waits for an answer, whosever mistake it is
@@ -529,8 +529,15 @@ class Engine:
                 self._raise_what_waits()
                 if self.reading.fetcher.has_something:
                     return None
-            if not await self.until_news(until_ms):
+            if not await self.until_news(until_ms, lambda: self._is_there_something(ending)):
                 return self._calls[0] if self._calls else None  # it may have come in the last moment
+
+    def _is_there_something(self, ending: asyncio.Future[Any] | None) -> bool:
+        if self._calls:
+            return True
+        if ending is not None:
+            return ending.done()
+        return self._is_woken or bool(self._failures) or self.reading.fetcher.has_something
 
     def _raise_what_waits(self) -> None:
         if self._is_woken:
@@ -542,11 +549,11 @@ class Engine:
             self.needs_attention = bool(self._failures)
             raise error
 
-    async def until_news(self, until_ms: float) -> bool:
-        """Wait for an event; return False when the time is over."""
+    async def until_news(self, until_ms: float, is_wanted: Callable[[], bool] | None = None) -> bool:
+        """Wait for an event after which `is_wanted` is true, or for any; return False when the time is over."""
         left_s = (until_ms - self.clock_ms()) / 1000
         waiter = self.tasks.loop.create_future()
-        self._waiters[waiter] = None
+        self._waiters[waiter] = is_wanted
         try:
             async with asyncio.timeout(max(left_s, 0)):  # also without time left others get their turn
                 await waiter
@@ -557,9 +564,9 @@ class Engine:
         return True
 
     def news(self) -> None:
-        """Wake the callers that wait in `until_news`."""
-        for waiter in self._waiters:
-            if not waiter.done():
+        """Wake the callers that wait in `until_news` for what is there now."""
+        for waiter, is_wanted in self._waiters.items():
+            if not waiter.done() and (is_wanted is None or is_wanted()):
                 waiter.set_result(None)
 
     def wake_up(self) -> None:
