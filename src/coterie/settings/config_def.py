@@ -138,7 +138,7 @@ class Word:
     @property
     def allowed(self) -> str:
         if not self.choices:
-            return "any text" if self.is_empty_allowed else "any text that is not empty"
+            return "any text in UTF-8" if self.is_empty_allowed else "any text that is not empty, in UTF-8"
         return " or ".join(choice or "empty" for choice in self.choices)
 
     def read(self, text: str) -> str:
@@ -147,6 +147,7 @@ class Word:
             value = next((choice for choice in self.choices if choice.lower() == value.lower()), value)
         if (self.choices and value not in self.choices) or not (value or self.is_empty_allowed or self.choices):
             raise ValueError(text)
+        value.encode()  # a lone surrogate is a ValueError
         return value
 
     def write(self, value: str) -> str:
