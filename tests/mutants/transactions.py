@@ -16,7 +16,7 @@ TRANSACTIONS = [
     Mutant(
         "TS3",
         "changes are taken while a record is on its way",
-        "coordinator/transactions/partitions.py",
+        "coordinator/transactions/add_partitions_to_txn.py",
         "ErrorCode.CONCURRENT_TRANSACTIONS if transaction.pending is not None else _judge(transaction, request)",
         "_judge(transaction, request)",
         tests=RULES,
@@ -80,7 +80,7 @@ TRANSACTIONS = [
     Mutant(
         "TT1",
         "the timeout is renewed by each partition",
-        "coordinator/transactions/partitions.py",
+        "coordinator/transactions/add_partitions_to_txn.py",
         "    if begins:\n        transaction.deadline_ms",
         "    if True:\n        transaction.deadline_ms",
         tests=RULES,

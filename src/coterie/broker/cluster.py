@@ -55,16 +55,15 @@ from coterie.broker.handlers.topic_apis import TopicApis
 from coterie.broker.handlers.transaction_admin_apis import TransactionAdminApis
 from coterie.broker.handlers.transaction_apis import TransactionApis
 from coterie.broker.leadership import Leadership
-from coterie.broker.maintenance.client_metrics_configs import ClientMetricsConfigs
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.facts_topic import FactsDue, FactsTopic
 from coterie.broker.maintenance.flushing import Flusher, WriteOutDue
-from coterie.broker.maintenance.group_configs import GroupConfigs
 from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
 from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, RepairDue, RetentionDue
 from coterie.broker.maintenance.producer_id_manager import ProducerIdManager
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.maintenance.scram_credentials import ScramCredentials
+from coterie.broker.maintenance.stored_configs import ClientMetricsConfigs, GroupConfigs
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.node import BrokerNode
 from coterie.broker.placement import NO_LEADER, Partition
