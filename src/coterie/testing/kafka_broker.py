@@ -136,7 +136,7 @@ class KafkaBroker(Broker):
 
     @property
     def syncs(self) -> bool:
-        """Whether records are synced before they are acknowledged."""
+        """True if records are synced before they are acknowledged."""
         return self._flush == "sync"
 
     # --- inspecting ---------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class KafkaBroker(Broker):
 
     @property
     def facts(self) -> list[Fact]:
-        """What has happened since the start of the broker, the earliest first; the last 10 000."""
+        """The facts since the start of the broker, the earliest first; the last 10 000."""
         return self.run_on_broker(lambda _server: list(self._happened))
 
     def story(self, group_id: str | None = None) -> str:

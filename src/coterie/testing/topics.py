@@ -51,7 +51,7 @@ class Topic:
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has; 0 if it does not exist."""
+        """The number of its partitions; 0 if it does not exist."""
         return self._broker.run_on_broker(lambda server: _partitions(server, self.name))
 
     @property
