@@ -7,9 +7,10 @@ which has the timers, too; `coordinator.py` holds the shards of a node and reads
 from __future__ import annotations
 
 from coterie.coordinator.runtime.coordinator import GroupCoordinator, Replay, find_coordinator, partition_of
-from coterie.coordinator.runtime.shard import Append, AppendBatch, Appended, Shard, Timers
+from coterie.coordinator.runtime.shard import GROUP_TIMERS, Append, AppendBatch, Appended, Shard, Timers
 
 __all__ = [
+    "GROUP_TIMERS",
     "Append",
     "AppendBatch",
     "Appended",
