@@ -22,6 +22,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from coterie.errors import CoterieError
 from coterie.structs import replace
 
+MAX_DECOMPRESSED = 128 << 20
+"""The most a batch may decompress to, in a client too, unless `coterie.max.decompressed.bytes` says otherwise.
+
+It is far above what clients send, and far below harm.
+"""
+
 
 class SettingsError(CoterieError, ValueError):
     """Settings that are not valid: a line for each, with what was given, where, and what is allowed."""
