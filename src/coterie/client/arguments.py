@@ -15,6 +15,7 @@ from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPa
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.records import MAX_OFFSET
 from coterie.settings.client_settings import check_mapping
+from coterie.settings.config_def import NOT_UTF8
 from coterie.settings.consumer_settings import ConsumerSettings
 
 PartitionLike = TopicPartition | tuple[str, int]
@@ -38,7 +39,6 @@ STRATEGY = "partition.assignment.strategy"
 MAX_PARTITION = 2**31 - 1
 MAX_TOPIC = 249
 _TOPIC = re.compile(f"[a-zA-Z0-9._-]{{1,{MAX_TOPIC}}}")
-NOT_UTF8 = "it has half of a character (a lone surrogate), which cannot be sent as UTF-8"
 MAX_METADATA = 2**15 - 1
 """The longest text on the wire, in bytes. A broker closes the connection on more; its own limit is usually lower."""
 

@@ -29,6 +29,9 @@ It is far above what clients send, and far below harm.
 """
 
 
+NOT_UTF8 = "it has half of a character (a lone surrogate), which cannot be sent as UTF-8"
+
+
 class SettingsError(CoterieError, ValueError):
     """Settings that are not valid: a line for each, with what was given, where, and what is allowed."""
 
@@ -144,7 +147,7 @@ class Word:
     @property
     def allowed(self) -> str:
         if not self.choices:
-            return "any text in UTF-8" if self.is_empty_allowed else "any text that is not empty, in UTF-8"
+            return "any text" if self.is_empty_allowed else "any text that is not empty"
         return " or ".join(choice or "empty" for choice in self.choices)
 
     def read(self, text: str) -> str:
@@ -153,7 +156,7 @@ class Word:
             value = next((choice for choice in self.choices if choice.lower() == value.lower()), value)
         if (self.choices and value not in self.choices) or not (value or self.is_empty_allowed or self.choices):
             raise ValueError(text)
-        value.encode()  # a lone surrogate is a ValueError
+        value.encode()  # UnicodeEncodeError, a ValueError, for a lone surrogate
         return value
 
     def write(self, value: str) -> str:
@@ -446,6 +449,9 @@ class Settings:
                 continue
             try:
                 values[row.field_name] = each.read_by(row.kind)
+            except UnicodeEncodeError:
+                problems.append(f"{each.name} = {row.shown(each.text)} ({each.where}): {NOT_UTF8}")
+                continue
             except ValueError:
                 why = f"; {row.why}" if row.why else ""
                 shown = row.shown(each.text)

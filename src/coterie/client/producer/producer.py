@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakSet
 
-from coterie.client.arguments import NOT_UTF8, is_utf8, partition_of, seconds_of, time_of, topic_of
+from coterie.client.arguments import is_utf8, partition_of, seconds_of, time_of, topic_of
 from coterie.client.metrics import Metrics
 from coterie.client.network.runtime import FORKED, REAL, Runtime, background, documented_by
 from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, delivery_callback
@@ -40,6 +40,7 @@ from coterie.errors import (
     KafkaError,
 )
 from coterie.protocol.records import Header
+from coterie.settings.config_def import NOT_UTF8
 from coterie.settings.producer_settings import ProducerSettings
 
 Content = str | bytes | bytearray | memoryview | None
