@@ -114,8 +114,13 @@ def test_an_event_that_nobody_handles_is_a_mistake_and_the_other_timers_fire() -
     world = World()
     with pytest.raises(KeyError):
         world.cluster.handle(object(), world.now_ms)
-    fired = []
-    world.cluster.on[str] = lambda event, _now_ms: fired.append(event) or []
+    fired: list[str] = []
+
+    def fires(event: str, _now_ms: int) -> list[Any]:
+        fired.append(event)
+        return []
+
+    world.cluster.on[str] = fires
     world.cluster.timers.arm("first", world.now_ms, 7)
     world.cluster.timers.arm("second", world.now_ms, "fires")
     (effect,) = [each for each in world.cluster.handle(TimersDue(), world.now_ms) if isinstance(each, Emit)]

@@ -207,11 +207,8 @@ def _of_an_admin(says: str, *calls: Call) -> Mistake:
 
 
 def _what_does_not_fit_its_field() -> Iterator[Mistake]:
-    for number in (TOO_LARGE, "3"):
-        yield _of_an_admin(
-            f'the number of partitions of topic "orders" is {number!r}: give a whole number',
-            lambda one, number=number: one.create_topics([NewTopic("orders", partitions=number)]),
-        )
+    yield _wrong_partitions(TOO_LARGE)
+    yield _wrong_partitions("3")
     yield _of_an_admin(
         f'the number of partitions of topic "orders" is {TOO_LARGE}: give a whole number',
         lambda one: one.create_partitions({"orders": TOO_LARGE}),
@@ -301,11 +298,22 @@ def _what_is_not_utf8() -> Iterator[Mistake]:
         ("header 'name' of a record", {"headers": {"name": HALF}}),
         ("name of a header", {"headers": {HALF: "content"}}),
     ):
-        yield Mistake(
-            IllegalArgumentError,
-            f"the {what} is {HALF!r}: it has half of a character (a lone surrogate), which cannot be sent as UTF-8",
-            {Producer: [lambda one, given=given: one.send("orders", **given)]},
-        )
+        yield _not_utf8_in_a_record(what, given)
+
+
+def _wrong_partitions(number: Any) -> Mistake:
+    return _of_an_admin(
+        f'the number of partitions of topic "orders" is {number!r}: give a whole number',
+        lambda one: one.create_topics([NewTopic("orders", partitions=number)]),
+    )
+
+
+def _not_utf8_in_a_record(what: str, given: dict[str, Any]) -> Mistake:
+    return Mistake(
+        IllegalArgumentError,
+        f"the {what} is {HALF!r}: it has half of a character (a lone surrogate), which cannot be sent as UTF-8",
+        {Producer: [lambda one: one.send("orders", **given)]},
+    )
 
 
 MISTAKES = [(kind, mistake) for mistake in _mistakes() for kind in mistake.calls]
