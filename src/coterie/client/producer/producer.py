@@ -57,9 +57,10 @@ def as_bytes(content: Content, what: str) -> bytes | None:
     if content is None or type(content) is bytes:
         return content
     if isinstance(content, str):
-        if not is_utf8(content):
-            raise IllegalArgumentError(f"the {what} of a record is {content!r:.80}: {NOT_UTF8}")
-        return content.encode()
+        try:
+            return content.encode()
+        except UnicodeEncodeError:
+            raise IllegalArgumentError(f"the {what} of a record is {content!r:.80}: {NOT_UTF8}") from None
     if isinstance(content, (bytes, bytearray, memoryview)):
         return bytes(content)
     raise IllegalArgumentError(
