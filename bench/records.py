@@ -24,7 +24,6 @@ from measured import write_results
 
 from coterie.protocol.arrow import ArrowReader
 from coterie.protocol.batch import Compression, assign
-from coterie.protocol.compression import Scratch
 from coterie.protocol.fetched import FetchedBatches, FetchedRecords
 from coterie.protocol.records import IS_COMPILED, BatchBuilder
 
@@ -75,18 +74,18 @@ def fetches_of(content: Content, compression: Compression) -> list[tuple[int, by
 
 def to_objects(fetches: list[tuple[int, bytes]]) -> int:
     """As a consumer that polls 500 at a time and lets them go."""
-    scratch, count = Scratch(), 0
+    count = 0
     for first, data in fetches:
-        fetched = FetchedRecords("topic", 0, data, next_offset=first, scratch=scratch)
+        fetched = FetchedRecords("topic", 0, data, next_offset=first)
         while taken := fetched.take(500):
             count += len(taken)
     return count
 
 
 def to_arrow(fetches: list[tuple[int, bytes]]) -> int:
-    reader, scratch, count = ArrowReader(), Scratch(), 0
+    reader, count = ArrowReader(), 0
     for first, data in fetches:
-        fetched = FetchedBatches("topic", 0, data, next_offset=first, scratch=scratch)
+        fetched = FetchedBatches("topic", 0, data, next_offset=first)
         while rows := reader.take(fetched).num_rows:
             count += rows
     return count

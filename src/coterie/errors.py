@@ -154,7 +154,7 @@ class CoterieError(Exception):
 
 
 class IllegalTransitionError(CoterieError):
-    """A group changed its state in a way that NEXT in `classic/states.py` does not allow. This is a bug in Coterie."""
+    """A group changed its state in a way that `coordinator/classic/states.py` does not allow: a bug in Coterie."""
 
 
 class MalformedError(CoterieError, ValueError):

@@ -11,7 +11,7 @@ import pytest
 import coterie
 from broker.driver import World
 from broker.peer import Peer
-from coterie.broker.broker_effects import Close
+from coterie.broker.broker_effects import Close, TimersDue
 from coterie.coordinator.classic import Group
 from coterie.coordinator.classic.effects import Effects, OffsetsWritten
 from coterie.coordinator.offsets.offset_metadata_manager import offsets_written
@@ -108,3 +108,20 @@ def test_a_listener_that_raises_does_not_stop_the_broker(capsys: pytest.CaptureF
 def test_nobody_is_told_to_connect_to_every_address_there_is(host: str) -> None:
     with pytest.raises(CoterieError, match="no client can connect to it"), coterie.Broker(host=host):
         pass
+
+
+def test_an_event_that_nobody_handles_is_a_mistake_and_the_other_timers_fire() -> None:
+    world = World()
+    with pytest.raises(KeyError):
+        world.cluster.handle(object(), world.now_ms)
+    fired: list[str] = []
+
+    def fires(event: str, _now_ms: int) -> list[Any]:
+        fired.append(event)
+        return []
+
+    world.cluster.on[str] = fires
+    world.cluster.timers.arm("first", world.now_ms, 7)
+    world.cluster.timers.arm("second", world.now_ms, "fires")
+    (effect,) = [each for each in world.cluster.handle(TimersDue(), world.now_ms) if isinstance(each, Emit)]
+    assert isinstance(effect.fact, Mistake) and effect.fact.doing == "a timer, int" and fired == ["fires"]

@@ -151,7 +151,7 @@ def test_what_worked_is_shown_beside_what_did_not(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["topics", "create", "a b"], 'coterie: creating topic "a b"'),
+        (["topics", "create", "a b"], 'coterie: topic "a b": a topic'),
         (["topics", "create", "x", "--topic-config", "nonsense"], "give name=value"),
         (["topics", "create", "x", "--topic-config", "retention.ms=soon"], "retention.ms"),
         (["topics", "alter", "orders"], "nothing to change"),

@@ -10,7 +10,14 @@ import pytest
 
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, until, versions
 from coterie.client.network.connection import BrokerConnection
-from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError, UnsupportedVersionError
+from coterie.errors import (
+    ConnectionLostError,
+    ErrorCode,
+    IllegalArgumentError,
+    KafkaError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
 from coterie.protocol.apis import heartbeat, metadata, produce
 from coterie.protocol.frames import response_frame
 from coterie.protocol.messages import Heartbeat
@@ -236,8 +243,10 @@ def test_a_value_that_does_not_fit_is_the_callers_mistake_and_harms_nobody(run: 
     async def story() -> None:
         async with Peer(beaten) as peer:
             connection = await BrokerConnection.open("127.0.0.1", peer.port, peer.settings())
-            with pytest.raises(ValueError, match="Heartbeat version 4: a value does not fit its field"):
+            with pytest.raises(IllegalArgumentError, match="Heartbeat version 4: a value does not fit its field"):
                 await connection.send(heartbeat, Heartbeat(None, "g", "m", None, 2**40), timeout_ms=5_000)
+            with pytest.raises(IllegalArgumentError, match=r"Heartbeat version 4: .*surrogates not allowed"):
+                await connection.send(heartbeat, Heartbeat(None, "\ud800", "m", None, 1), timeout_ms=5_000)
             assert await connection.send(heartbeat, BEAT, timeout_ms=5_000) is ErrorCode.NONE
             await connection.close()
 

@@ -17,6 +17,7 @@ from coterie import (
     AsyncConsumer,
     AsyncProducer,
     ClientClosedError,
+    ConfigChange,
     ConfigResource,
     Consumer,
     IllegalArgumentError,
@@ -32,6 +33,8 @@ from coterie import (
 PAIRS: dict[type, type] = {Consumer: AsyncConsumer, Producer: AsyncProducer, Admin: AsyncAdmin}
 NOWHERE: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1"}
 HERE = ("orders", 0)
+TOO_LARGE = 2**40
+HALF = "\ud800"
 Call = Callable[[Any], Any]
 
 
@@ -122,6 +125,8 @@ def _mistakes() -> Iterator[Mistake]:
     )
     for name in ("no name!", "", ".."):
         yield _wrong_name(name)
+    yield from _what_does_not_fit_its_field()
+    yield from _what_is_not_utf8()
     yield Mistake(
         IllegalArgumentError,
         "3 is not a list of names",
@@ -192,7 +197,122 @@ def _wrong_name(name: str) -> Mistake:
         {
             Consumer: [lambda one: one.subscribe([name]), lambda one: one.partitions_for(name)],
             Producer: [lambda one: one.send(name, "v")],
+            Admin: [lambda one: one.create_topics([NewTopic("orders"), NewTopic(name)])],
         },
+    )
+
+
+def _of_an_admin(says: str, *calls: Call) -> Mistake:
+    return Mistake(IllegalArgumentError, says, {Admin: list(calls)})
+
+
+def _what_does_not_fit_its_field() -> Iterator[Mistake]:
+    yield _wrong_partitions(TOO_LARGE)
+    yield _wrong_partitions("3")
+    yield _of_an_admin(
+        f'the number of partitions of topic "orders" is {TOO_LARGE}: give a whole number',
+        lambda one: one.create_partitions({"orders": TOO_LARGE}),
+    )
+    yield _of_an_admin(
+        'the replication factor of topic "orders" is 70000: give a whole number from -32768 to 32767',
+        lambda one: one.create_topics([NewTopic("orders", replication_factor=70_000)]),
+    )
+    yield _of_an_admin(
+        f"the id of a broker is {TOO_LARGE}: give a whole number from 0 to 2147483647",
+        lambda one: one.create_topics([NewTopic("orders", replicas={0: [TOO_LARGE]})]),
+        lambda one: one.alter_partition_reassignments({HERE: [TOO_LARGE]}),
+        lambda one: one.describe_log_dirs([TOO_LARGE]),
+    )
+    yield _of_an_admin(
+        'the configs [\'x\']: give {"retention.ms": "1000"}',
+        lambda one: one.create_topics([NewTopic("orders", configs=["x"])]),  # type: ignore[arg-type]
+    )
+    yield _of_an_admin(
+        'the config value of retention.ms 5: names and values are text, as in "1000"',
+        lambda one: one.create_topics([NewTopic("orders", configs={"retention.ms": 5})]),  # type: ignore[dict-item]
+        lambda one: one.alter_configs({ConfigResource.topic("orders"): [ConfigChange("retention.ms", 5)]}),  # type: ignore[arg-type]
+    )
+    yield Mistake(
+        IllegalArgumentError,
+        f"the leader epoch of orders-0 is {TOO_LARGE}",
+        {
+            Consumer: [lambda one: one.commit({HERE: OffsetAndMetadata(1, leader_epoch=TOO_LARGE)})],
+            Admin: [lambda one: one.alter_group_offsets("g", {HERE: OffsetAndMetadata(1, leader_epoch=TOO_LARGE)})],
+        },
+    )
+
+
+def _what_is_not_utf8() -> Iterator[Mistake]:
+    """Half of a character of UTF-16 is text for Python, and no text for Kafka."""
+    yield Mistake(
+        IllegalArgumentError,
+        f"{HALF!r} is not the name of a topic: it has half of a character (a lone surrogate)",
+        {
+            Consumer: [lambda one: one.subscribe([HALF]), lambda one: one.partitions_for(HALF)],
+            Producer: [lambda one: one.send(HALF, "v")],
+            Admin: [
+                lambda one: one.create_topics([NewTopic(HALF)]),
+                lambda one: one.describe_topics([HALF]),
+                lambda one: one.delete_topics([HALF]),
+                lambda one: one.create_partitions({HALF: 3}),
+            ],
+        },
+    )
+    yield _of_an_admin(
+        f"{HALF!r} is not the name of a group: it has half of a character",
+        lambda one: one.describe_groups([HALF]),
+        lambda one: one.delete_groups([HALF]),
+        lambda one: one.list_group_offsets(HALF),
+        lambda one: one.alter_group_offsets(HALF, {HERE: 1}),
+    )
+    yield _of_an_admin(
+        "config value of retention.ms",
+        lambda one: one.create_topics([NewTopic("orders", configs={"retention.ms": HALF})]),
+        lambda one: one.alter_configs({ConfigResource.topic("orders"): [ConfigChange("retention.ms", HALF)]}),
+    )
+    yield _of_an_admin(
+        f"{HALF!r} is not the name of a resource", lambda one: one.describe_configs([ConfigResource.topic(HALF)])
+    )
+    yield Mistake(
+        IllegalArgumentError,
+        f"({HALF!r}, 0) is not a partition",
+        {
+            Consumer: [lambda one: one.assign([(HALF, 0)]), lambda one: one.commit({(HALF, 0): 1})],
+            Admin: [lambda one: one.alter_group_offsets("g", {(HALF, 0): 1})],
+        },
+    )
+    yield Mistake(
+        IllegalArgumentError,
+        f"orders-0 has the metadata {HALF!r}; it is text of 32767 bytes at most, in UTF-8",
+        {
+            Consumer: [
+                lambda one: one.commit({HERE: OffsetAndMetadata(1, HALF)}),
+                lambda one: one.commit_async({HERE: OffsetAndMetadata(1, HALF)}),
+            ],
+            Admin: [lambda one: one.alter_group_offsets("g", {HERE: OffsetAndMetadata(1, HALF)})],
+        },
+    )
+    for what, given in (
+        ("value of a record", {"value": HALF}),
+        ("key of a record", {"key": HALF}),
+        ("header 'name' of a record", {"headers": {"name": HALF}}),
+        ("name of a header", {"headers": {HALF: "content"}}),
+    ):
+        yield _not_utf8_in_a_record(what, given)
+
+
+def _wrong_partitions(number: Any) -> Mistake:
+    return _of_an_admin(
+        f'the number of partitions of topic "orders" is {number!r}: give a whole number',
+        lambda one: one.create_topics([NewTopic("orders", partitions=number)]),
+    )
+
+
+def _not_utf8_in_a_record(what: str, given: dict[str, Any]) -> Mistake:
+    return Mistake(
+        IllegalArgumentError,
+        f"the {what} is {HALF!r}: it has half of a character (a lone surrogate), which cannot be sent as UTF-8",
+        {Producer: [lambda one: one.send("orders", **given)]},
     )
 
 
@@ -281,6 +401,11 @@ GIVEN: list[tuple[str, tuple[object, ...], dict[str, object]]] = [
     ("bootstrap.servers is empty: name a broker", (), {}),
     ("bootstrap.servers has 'localhost:abc': must be host:port", (), {"bootstrap_servers": "localhost:abc"}),
     ("request.timeout.ms", (NOWHERE,), {"request_timeout_ms": "soon"}),
+    (
+        r"client.id = '\ud800' (settings): it has half of a character (a lone surrogate)",
+        (NOWHERE,),
+        {"client_id": HALF},
+    ),
 ]
 
 
@@ -294,6 +419,15 @@ def test_wrong_settings_are_told_when_a_client_is_made(
             kind(*values, **keywords)
         told.add(str(caught.value))
     assert len(told) == 1 and says in told.pop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(Consumer, "group.id"), (Consumer, "group.instance.id"), (Producer, "transactional.id")]
+)
+def test_a_name_in_the_settings_can_be_sent(kind: type, name: str) -> None:
+    for one in (kind, PAIRS[kind]):
+        with pytest.raises(SettingsError, match=f"{name} = .* it has half of a character"):
+            one(NOWHERE, **{name.replace(".", "_"): HALF})
 
 
 @pytest.mark.parametrize(

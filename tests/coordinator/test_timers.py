@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from coterie.coordinator.runtime import Timers
+from coterie.coordinator.classic.effects import ExpiryDue
+from coterie.coordinator.runtime import GROUP_TIMERS, Timers
+from coterie.coordinator.runtime.shard import RULES
 
 keys = st.sampled_from("abcdef")
 
@@ -111,3 +113,9 @@ def test_a_key_that_is_armed_for_later_and_then_for_soon_over_and_over_does_not_
         timers.arm("join", second * 1_000 + 999, "soon")
         assert list(timers.due(second * 1_000 + 999)) == ["soon"]
         assert len(timers._heap) <= 67
+
+
+def test_every_timer_of_a_group_is_listed() -> None:
+    """ExpiryDue is no timer: the check of a partition asks each of its groups."""
+    named = {event for rules in RULES.values() for event in rules if event.__name__.endswith(("Due", "Late"))}
+    assert len(named) > 5 and named - {ExpiryDue} <= set(GROUP_TIMERS)

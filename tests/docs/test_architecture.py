@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from docs.blocks import ROOT
 PACKAGE = ROOT / "src" / "coterie"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 TREE = PAGE.split("```")[1]
+MODULE = re.compile(r"[\w/]+\.pyx?\b")
 FILE = re.compile(r"[\w/]+\.(?:py|pyx|md)\b")
 
 
@@ -39,6 +43,32 @@ def test_every_file_that_is_named_is_there(name: str) -> None:
     if (PACKAGE / name).is_file() or (ROOT / name).is_file() or (ROOT / "docs" / name).is_file():
         return
     assert "/" not in name and name in TREE and list(PACKAGE.rglob(name)), f"{name} is not there: say where it is now"
+
+
+def docstrings_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def missing_in(docstring: str, path: Path) -> list[str]:
+    """The modules that a docstring of a file names and that are neither beside the file nor in a folder above it."""
+    folders = path.parents[: len(path.relative_to(ROOT).parents)]
+    return [name for name in MODULE.findall(docstring) if not any((folder / name).is_file() for folder in folders)]
+
+
+def test_every_module_that_a_docstring_names_is_there() -> None:
+    sources = list((ROOT / "src").rglob("*.py"))
+    found = {path: [name for text in docstrings_of(path) for name in missing_in(text, path)] for path in sources}
+    assert len(sources) > 100
+    assert not {str(path.relative_to(ROOT)): names for path, names in found.items() if names}
+
+
+def test_a_docstring_that_names_a_module_of_before_would_be_noticed() -> None:
+    text = (
+        "Read `shard.py` first, then `timers.py`; `coordinator/classic/states.py` and docs/generate.py are elsewhere."
+    )
+    assert missing_in(text, PACKAGE / "coordinator" / "runtime" / "__init__.py") == ["timers.py"]
 
 
 def test_the_layers_are_those_of_the_contract() -> None:

@@ -130,7 +130,7 @@ WORLDS = [
            "        self._arm_checks(now_ms)\n        return self._appended(effect.then, ErrorCode.NONE, now_ms)", workload="transactions"),
     Mutant(SIM, "pending offsets survive the abort of their transaction", "coordinator/offsets/stored_offsets.py",
            "pending = self.pending.pop(producer_id, {})", "pending = self.pending.pop(producer_id, {}) if committed else {}", workload="transactions"),
-    Mutant(SIM, "an epoch of a producer that is fenced is taken", "coordinator/transactions/partitions.py",
+    Mutant(SIM, "an epoch of a producer that is fenced is taken", "coordinator/transactions/add_partitions_to_txn.py",
            "if request.producer_epoch != transaction.producer_epoch:", "if request.producer_epoch > transaction.producer_epoch:", workload="transactions"),
     # the clients' own asyncio
     Mutant(SIM, "a fetch that failed is forgotten", "client/consumer/fetch_driver.py",

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from coterie import Broker
 from coterie.errors import CoterieError
 from coterie.spark.pipeline import groups_pipeline, state_store
+from coterie.spark.pipeline.earlier_tables import migrate
 from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions
 from coterie.spark.pipeline.hadoop_files import HadoopFiles
-from coterie.spark.pipeline.migration import migrate
 from coterie.spark.pipeline.parquet_tables import DAY_MS, Entry, day_of
 from coterie.spark.pipeline.schemas import LAG, TABLES
 from coterie.spark.pipeline.tables import HOUR_MS

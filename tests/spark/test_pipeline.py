@@ -19,10 +19,10 @@ from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
 from coterie.spark.batch_plan import BatchPlan, Span
+from coterie.spark.pipeline.earlier_tables import migrate
 from coterie.spark.pipeline.group_state import observed_rebalance
 from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions, still_to_read
 from coterie.spark.pipeline.hadoop_files import HadoopFiles
-from coterie.spark.pipeline.migration import migrate
 from coterie.spark.pipeline.schemas import TABLES
 from soak.pipeline_kill9 import soak
 from spark.busy_groups import KEEPS_ALL, live_busily

@@ -18,11 +18,12 @@ from coterie.storage import (
     LogConfig,
     LogWriteError,
     StoredTopic,
+    metadata_files,
     remove_directory,
 )
 from coterie.storage.files import read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError
-from coterie.storage.metadata_files import CHECKSUMMED_FILES, META, TOPICS, decode_properties
+from coterie.storage.metadata_files import META, TOPICS, ChecksummedFile, decode_properties
 from logs import SMALL, FaultyFiles, batch, read_all
 
 T = TypeVar("T")
@@ -278,7 +279,9 @@ def test_a_file_of_ours_that_is_gone_is_missed(files: Files, path: str) -> None:
 
 def test_a_directory_of_an_earlier_release_is_opened_and_gets_its_checksums(files: Files) -> None:
     with_records(files).close()
-    for file in CHECKSUMMED_FILES:
+    checksummed = [each for each in vars(metadata_files).values() if isinstance(each, ChecksummedFile)]
+    assert TOPICS in checksummed and META in checksummed
+    for file in checksummed:
         if files.exists(file.path):
             replace_file(files, file.path, file.read(files).payload)
     directory = opened(files)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coterie import Consumer
 from coterie.errors import CoterieError
 from coterie.facts import Cause
 from coterie.testing import KafkaBroker, WaitTimeoutError
@@ -71,11 +72,23 @@ def test_records_are_waited_for_in_a_topic_or_a_partition(kafka_broker: KafkaBro
     first, second = topic.wait_records(2)
     assert (first.key, first.value, first.partition, first.offset) == (b"k", b"v", 1, 0)
     assert (first.headers, first.timestamp, second.value) == ((("h", b"1"),), 7, None)
-    assert repr(first) == "<orders-1 @0 b'k': b'v', headers={'h': b'1'}>"
+    assert topic.records == [first, second]
     with pytest.raises(WaitTimeoutError, match="orders-0 to have 1 record"):
         topic.wait_records(1, partition=0, timeout=0.01)
     with pytest.raises(CoterieError, match="no partition 2 of topic 'orders': it has 2"):
         kafka_broker.produce("orders", [b"x"], partition=2)
+
+
+def test_a_topic_has_the_records_that_a_consumer_reads(kafka_broker: KafkaBroker) -> None:
+    written = kafka_broker.produce("orders", [("k", "v"), None], headers={"h": b"1"})
+    written += kafka_broker.produce("orders", [b"later"], timestamp=7)
+    settings = {"bootstrap.servers": kafka_broker.bootstrap_servers, "auto.offset.reset": "earliest"}
+    with Consumer(settings) as consumer:
+        consumer.assign([("orders", 0)])
+        read = list(consumer.poll(10))
+        while len(read) < 3:
+            read += consumer.poll(10)
+    assert read == written == kafka_broker.topic("orders").records
 
 
 def test_all_waits_have_an_async_form(kafka_broker: KafkaBroker) -> None:

@@ -37,7 +37,6 @@ __all__ = [
     "BackgroundTaskEnded",
     "Close",
     "Computation",
-    "Deferred",
     "DeleteFiles",
     "Effect",
     "Effects",
@@ -259,12 +258,6 @@ class TimersDue(DataStruct):
 
 class FlushDue(DataStruct):
     """A driver that gathers writes has gathered enough."""
-
-
-class Deferred(DataStruct):
-    """A timer that has something done: it is called with the time at which it rings."""
-
-    run: Callable[[int], Effects]
 
 
 class WallClockSet(DataStruct):

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from coterie.broker.calls import Connection
 from coterie.broker.client_metrics import CLIENT_ATTRIBUTES, Subscribed, Subscription, subscribed, subscription_of
-from coterie.broker.maintenance.client_metrics_configs import ClientMetricsConfigs
+from coterie.broker.maintenance.stored_configs import ClientMetricsConfigs
 from coterie.coordinator.runtime import Timers
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import get_telemetry_subscriptions, push_telemetry

@@ -1,4 +1,4 @@
-"""What consumers say about rebalances in the metrics that they push (KIP-714), without I/O.
+"""Reports of consumers about rebalances, from the metrics that they push (KIP-714), without I/O.
 
 The last numbers of each client instance are kept. A client that has rebalanced since its last push gives a fact,
 `ClientReported`. What a client does not send is None, which is unknown, and never 0.

@@ -7,7 +7,7 @@ are due, work of the disk that has ended, nodes that stop and start. `handle(eve
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,6 @@ from uuid import UUID
 from coterie.assignors import server_side_assignors
 from coterie.broker.broker_effects import (
     BackgroundTaskEnded,
-    Deferred,
     Effects,
     FlushDue,
     FlushEnded,
@@ -55,16 +54,15 @@ from coterie.broker.handlers.topic_apis import TopicApis
 from coterie.broker.handlers.transaction_admin_apis import TransactionAdminApis
 from coterie.broker.handlers.transaction_apis import TransactionApis
 from coterie.broker.leadership import Leadership
-from coterie.broker.maintenance.client_metrics_configs import ClientMetricsConfigs
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.facts_topic import FactsDue, FactsTopic
 from coterie.broker.maintenance.flushing import Flusher, WriteOutDue
-from coterie.broker.maintenance.group_configs import GroupConfigs
 from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
 from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, RepairDue, RetentionDue
 from coterie.broker.maintenance.producer_id_manager import ProducerIdManager
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.maintenance.scram_credentials import ScramCredentials
+from coterie.broker.maintenance.stored_configs import ClientMetricsConfigs, GroupConfigs
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.node import BrokerNode
 from coterie.broker.placement import NO_LEADER, Partition
@@ -77,11 +75,17 @@ from coterie.broker.security.unsecured_tokens import validate_unsecured
 from coterie.broker.security.users import Users
 from coterie.broker.topic_manager import Made, TopicManager
 from coterie.broker.transaction_markers import MarkerWriter
-from coterie.broker.transaction_service import TransactionService
-from coterie.broker.transactional_writes import TransactionalWrites
+from coterie.broker.transaction_service import (
+    CompletionRetryDue,
+    MarkerRetryDue,
+    TransactionCheckDue,
+    TransactionService,
+)
+from coterie.broker.transactional_writes import AddPartitionsDue, TransactionalWrites
 from coterie.coordinator.classic import HeldBytes
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.runtime import GroupCoordinator, Timers
+from coterie.coordinator.consumer.target import TargetComputed
+from coterie.coordinator.runtime import GROUP_TIMERS, GroupCoordinator, Timers
 from coterie.coordinator.transactions import TransactionCoordinator
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
@@ -156,7 +160,7 @@ class Cluster:
         except BaseException:
             self.directory.release()
             raise
-        self._on: Mapping[type, Callable[[Any, int], Effects]] = {
+        self.on: dict[type, Callable[[Any, int], Effects]] = {
             # what a driver reports
             Starting: self._start,
             Stopping: self._stop,
@@ -171,8 +175,13 @@ class Cluster:
             FlushEnded: self._flush_ended,
             WorkEnded: lambda _event, now_ms: self.changes.ended(now_ms),
             BackgroundTaskEnded: self.cleaner.ended,
-            # timers that are due; all others are timers of groups
-            Deferred: lambda event, now_ms: event.run(now_ms),
+            TargetComputed: self._ask_groups,
+            # timers that are due
+            **dict.fromkeys(GROUP_TIMERS, self._ask_groups),
+            MarkerRetryDue: lambda event, now_ms: event.service.marker_due(event, now_ms),
+            CompletionRetryDue: lambda event, now_ms: event.service.ask(event.event, now_ms),
+            TransactionCheckDue: lambda event, now_ms: event.service.check_due(event, now_ms),
+            AddPartitionsDue: self._transactional_writes.add_due,
             FetchDue: self.fetches.due,
             FailureDue: lambda event, _now_ms: event.effects(),
             ProduceDue: lambda event, now_ms: event.production.due(now_ms),
@@ -185,6 +194,7 @@ class Cluster:
             WriteOutDue: lambda _event, now_ms: self.flusher.write_out(now_ms),
             InstanceExpired: self._instance_expired,
         }
+        """The handler of each event. A driver may add those of its own timers."""
 
     # --- building -----------------------------------------------------------------------------------------------------
 
@@ -395,7 +405,7 @@ class Cluster:
     def handle(self, event: Any, now_ms: int) -> Effects:
         """Return what follows from an event: one of `broker_effects.py`, or a timer that is due."""
         kind = type(event)
-        return self.after(self._on.get(kind, self._group_timer)(event, now_ms), now_ms, flushes=kind is FlushDue)
+        return self.after(self.on[kind](event, now_ms), now_ms, flushes=kind is FlushDue)
 
     def after(self, effects: Effects, now_ms: int, *, flushes: bool = False) -> Effects:
         """Add to the effects of an event what it has left to do; every event ends with this.
@@ -487,7 +497,7 @@ class Cluster:
         effects: Effects = []
         for event in self.timers.due(now_ms):
             try:
-                effects += self._on.get(type(event), self._group_timer)(event, now_ms)
+                effects += self.on[type(event)](event, now_ms)
             except Exception:  # noqa: BLE001  the other timers ring all the same
                 effects.append(self.reporter.mistake(f"a timer, {type(event).__name__}", now_ms))
         return effects
@@ -496,8 +506,8 @@ class Cluster:
         event.manager.expired(event.client_instance_id)
         return []
 
-    def _group_timer(self, event: Any, now_ms: int) -> Effects:
-        """Hand the timer of a group, or of a partition of groups, to the node that coordinates it now."""
+    def _ask_groups(self, event: Any, now_ms: int) -> Effects:
+        """Hand an event of a group, or of a partition of groups, to the node that coordinates it now."""
         group_id = getattr(event, "group_id", None)
         partition = event.partition if group_id is None else self.partition_of(group_id)
         leader = self.leadership.leader_of((OFFSETS_TOPIC, partition))

@@ -56,18 +56,22 @@ class OtherConfig(NamedTuple):
     doc: str
 
 
+def _consumer(name: str) -> OtherConfig:
+    """Return a config of consumer groups: its default and its help are those of the broker's setting."""
+    behind = f"group.{name}"
+    row = BrokerSettings.rows()[behind]
+    return OtherConfig(name, row.kind.write(row.default), row.kind.code, behind, row.help)
+
+
 def _group(name: str, value: str, code: int = _INT, behind: str | None = None) -> OtherConfig:
-    protocol = name.partition(".")[0]
-    doc = f"For {protocol} groups, which are not supported."
-    if protocol == "consumer":
-        doc = BrokerSettings.rows()[f"group.{name}"].help
+    doc = f"For {name.partition('.')[0]} groups, which are not supported."
     return OtherConfig(name, value, code, behind or f"group.{name}", doc)
 
 
 GROUP_CONFIGS = (
-    _group("consumer.assignment.interval.ms", "1000"),
-    _group("consumer.heartbeat.interval.ms", "5000"),
-    _group("consumer.session.timeout.ms", "45000"),
+    _consumer("consumer.assignment.interval.ms"),
+    _consumer("consumer.heartbeat.interval.ms"),
+    _consumer("consumer.session.timeout.ms"),
     _group("share.assignment.interval.ms", "1000"),
     _group("share.auto.offset.reset", "latest", _STRING, behind="share.auto.offset.reset"),
     _group("share.delivery.count.limit", "5"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from coterie.broker.broker_effects import Deferred, Effects
+from coterie.broker.broker_effects import Effects
 from coterie.broker.coordinator_service import CoordinatorService, read_piece
 from coterie.broker.maintenance.producer_id_manager import ProducerIdManager
 from coterie.broker.placement import Partition
@@ -18,6 +18,7 @@ from coterie.broker.transaction_markers import Marker, MarkerWriter
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.transactions import TransactionCoordinator, TransactionReplay
 from coterie.coordinator.transactions.events import (
+    CompletionDue,
     MarkersDelayed,
     MarkerWritten,
     NeedProducerId,
@@ -35,13 +36,37 @@ from coterie.protocol.batch import batches
 from coterie.protocol.records import raw_records
 from coterie.protocol.transaction_state import TRANSACTION_STATE_TOPIC, write_transaction_record
 from coterie.storage import LogError, PartitionLog
+from coterie.structs import DataStruct
 
-__all__ = ["TransactionService"]
+__all__ = ["CompletionRetryDue", "MarkerRetryDue", "TransactionCheckDue", "TransactionService"]
 
 RETRY_MS = 100
 """The time until a marker or a record that could not be written is written again."""
 _GONE = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
+class MarkerRetryDue(DataStruct):
+    """A marker that could not be written is to be written again."""
+
+    service: TransactionService
+    effect: WriteMarkers
+    partition: Partition
+
+
+class CompletionRetryDue(DataStruct):
+    """The record of an end that could not be written is to be written again."""
+
+    service: TransactionService
+    event: CompletionDue
+
+
+class TransactionCheckDue(DataStruct):
+    """A regular check of the coordinator is due."""
+
+    service: TransactionService
+    every_ms: int
+    event: TimeoutCheckDue | TransactionalIdExpiryDue
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,8 +108,8 @@ class TransactionService(CoordinatorService):
                 out += self.producer_ids.generate(None, partial(self._give, effect), now_ms)
             else:
                 assert kind is TryLater
-                key = "completion", effect.event.transaction.transactional_id
-                self._later(key, partial(self.ask, effect.event), now_ms)
+                key = self, "completion", effect.event.transaction.transactional_id
+                self.timers.arm(key, now_ms + RETRY_MS, CompletionRetryDue(self, effect.event))
         return out
 
     def _give(self, effect: NeedProducerId, producer_id: int | None, now_ms: int) -> Effects:
@@ -95,9 +120,6 @@ class TransactionService(CoordinatorService):
             return self.perform([Reply(event.token, ProducerIdAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))], now_ms)
         event.fresh_producer_id = producer_id
         return self.ask(event, now_ms)
-
-    def _later(self, key: object, run: Callable[[int], Effects], now_ms: int) -> None:
-        self.timers.arm((self, key), now_ms + RETRY_MS, Deferred(run))
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -134,8 +156,8 @@ class TransactionService(CoordinatorService):
             what = f"the end of a transaction of {effect.transaction.transactional_id!r} was refused by "
             out.append(self.reporter.trouble(f"{what}{partition[0]}-{partition[1]}: {error.name}", now_ms))
         elif error not in _GONE:
-            key = "marker", effect.transaction.transactional_id, partition
-            self._later(key, partial(self._mark, effect, partition), now_ms)
+            key = self, "marker", effect.transaction.transactional_id, partition
+            self.timers.arm(key, now_ms + RETRY_MS, MarkerRetryDue(self, effect, partition))
             return self.ask(MarkersDelayed(effect.transaction), now_ms)
         return [*out, *self.ask(MarkerWritten(effect.transaction, effect.producer_epoch, partition), now_ms)]
 
@@ -154,20 +176,23 @@ class TransactionService(CoordinatorService):
 
     def _arm_checks(self, now_ms: int) -> None:
         """Look for transactions that took too long, and for ids that expire, while there are any."""
-        if (self, "timeouts") in self.timers or not any(self.coordinator.transactions()):
+        if (self, TimeoutCheckDue) in self.timers or not any(self.coordinator.transactions()):
             return
         settings = self.coordinator.settings
         timeouts_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._arm("timeouts", timeouts_ms, TimeoutCheckDue(), now_ms)
-        if (self, "expiry") not in self.timers:
-            self._arm("expiry", expiry_ms, TransactionalIdExpiryDue(), now_ms)
+        self._arm(TransactionCheckDue(self, timeouts_ms, TimeoutCheckDue()), now_ms)
+        if (self, TransactionalIdExpiryDue) not in self.timers:
+            self._arm(TransactionCheckDue(self, expiry_ms, TransactionalIdExpiryDue()), now_ms)
 
-    def _arm(self, name: str, every_ms: int, event: TimeoutCheckDue | TransactionalIdExpiryDue, now_ms: int) -> None:
-        def due(at_ms: int) -> Effects:
-            effects = self.ask(event, at_ms)
-            if any(self.coordinator.transactions()):
-                self._arm(name, every_ms, event, at_ms)
-            return effects
+    def _arm(self, due: TransactionCheckDue, now_ms: int) -> None:
+        self.timers.arm((self, type(due.event)), now_ms + due.every_ms, due)
 
-        self.timers.arm((self, name), now_ms + every_ms, Deferred(due))
+    def check_due(self, due: TransactionCheckDue, now_ms: int) -> Effects:
+        effects = self.ask(due.event, now_ms)
+        if any(self.coordinator.transactions()):
+            self._arm(due, now_ms)
+        return effects
+
+    def marker_due(self, due: MarkerRetryDue, now_ms: int) -> Effects:
+        return self._mark(due.effect, due.partition, now_ms)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
-from coterie.broker.broker_effects import Deferred, Effects
+from coterie.broker.broker_effects import Effects
 from coterie.broker.placement import Partition
 from coterie.broker.transaction_service import TransactionService
 from coterie.coordinator.runtime import Timers
@@ -20,11 +19,22 @@ from coterie.coordinator.transactions import NEW_TRANSACTIONS
 from coterie.coordinator.transactions.events import AddPartitions, VerifyPartitions
 from coterie.errors import ErrorCode
 from coterie.settings.broker_settings import BrokerSettings
+from coterie.structs import DataStruct
 
-__all__ = ["Admitted", "TransactionalProducer", "TransactionalWrites"]
+__all__ = ["AddPartitionsDue", "Admitted", "TransactionalProducer", "TransactionalWrites"]
 
 Admitted = Callable[[Mapping[Partition, ErrorCode], int], Effects]
 """Called once, with the time: the coordinator's error for each partition that may not be written to."""
+
+
+class AddPartitionsDue(DataStruct, eq=False):
+    """Partitions are to be added again: the transaction before was being ended."""
+
+    producer: TransactionalProducer
+    partitions: frozenset[Partition]
+    done: Admitted
+    until_ms: int
+    """From then on the coordinator's error is the answer."""
 
 
 class TransactionalProducer(NamedTuple):
@@ -53,23 +63,18 @@ class TransactionalWrites:
     ) -> Effects:
         """Add partitions to the transaction, which begins it if there is none."""
         until_ms = now_ms + self.settings.add_partitions_to_txn_retry_backoff_max_ms if tries_again else now_ms
-        return self._add(producer, partitions, done, until_ms, now_ms)
+        return self.add_due(AddPartitionsDue(producer, partitions, done, until_ms), now_ms)
 
-    def _add(
-        self,
-        producer: TransactionalProducer,
-        partitions: frozenset[Partition],
-        done: Admitted,
-        until_ms: int,
-        now_ms: int,
-    ) -> Effects:
+    def add_due(self, due: AddPartitionsDue, now_ms: int) -> Effects:
+        """Ask the coordinator, and ask it again later if the transaction before has not ended."""
+        producer, partitions = due.producer, due.partitions
+
         def answered(error: ErrorCode, at_ms: int) -> Effects:
-            if error is ErrorCode.CONCURRENT_TRANSACTIONS and at_ms < until_ms:
-                again = partial(self._add, producer, partitions, done, until_ms)
-                again_ms = min(at_ms + self.settings.add_partitions_to_txn_retry_backoff_ms, until_ms)
-                self.timers.arm(again, again_ms, Deferred(again))
+            if error is ErrorCode.CONCURRENT_TRANSACTIONS and at_ms < due.until_ms:
+                again_ms = min(at_ms + self.settings.add_partitions_to_txn_retry_backoff_ms, due.until_ms)
+                self.timers.arm(due, again_ms, due)
                 return []
-            return done(dict.fromkeys(partitions, error) if error else {}, at_ms)
+            return due.done(dict.fromkeys(partitions, error) if error else {}, at_ms)
 
         request = AddPartitions(
             token=answered,

@@ -15,6 +15,7 @@ from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPa
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.records import MAX_OFFSET
 from coterie.settings.client_settings import check_mapping
+from coterie.settings.config_def import NOT_UTF8
 from coterie.settings.consumer_settings import ConsumerSettings
 
 PartitionLike = TopicPartition | tuple[str, int]
@@ -42,10 +43,23 @@ MAX_METADATA = 2**15 - 1
 """The longest text on the wire, in bytes. A broker closes the connection on more; its own limit is usually lower."""
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be sent: Python's may have halves of characters (lone surrogates), UTF-8 has none."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def name_of(one: str, what: str) -> str:
     """Return the name of one topic or group; `what` says which."""
     if not isinstance(one, str):
         raise IllegalArgumentError(f"{one!r} is not the name of a {what}: give one name, as text")
+    if not is_utf8(one):
+        raise IllegalArgumentError(f"{one!r} is not the name of a {what}: {NOT_UTF8}")
     return one
 
 
@@ -67,10 +81,41 @@ def topic_of(one: str) -> str:
     return name
 
 
+def number_of(one: int, what: str, least: int = -(2**31), most: int = 2**31 - 1) -> int:
+    """Return a whole number that is within its limits; `what` says which number it is."""
+    if not isinstance(one, int) or not least <= one <= most:
+        raise IllegalArgumentError(f"{what} is {one!r}: give a whole number from {least} to {most}")
+    return one
+
+
+def nodes_of(many: Iterable[int], example: str) -> list[int]:
+    """Return the ids of brokers."""
+    return [number_of(one, "the id of a broker", least=0) for one in all_of(many, int, example)]
+
+
+def configs_of(given: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return configs; `where` says whose they are. A value is text, as in Kafka."""
+    if not isinstance(given, Mapping):
+        raise IllegalArgumentError(f'{where} has the configs {given!r}: give {{"retention.ms": "1000"}}')
+    return {
+        config_text_of(name, "name", where): config_text_of(value, f"value of {name}", where)
+        for name, value in given.items()
+    }
+
+
+def config_text_of(text: str, what: str, where: str) -> str:
+    """Return the name or the value of a config."""
+    if not isinstance(text, str):
+        raise IllegalArgumentError(f'{where} has the config {what} {text!r}: names and values are text, as in "1000"')
+    if not is_utf8(text):
+        raise IllegalArgumentError(f"{where} has the config {what} {text!r}: {NOT_UTF8}")
+    return text
+
+
 def partition_of(one: PartitionLike) -> TopicPartition:
     """Return a partition."""
     match one:
-        case (str(topic), int(partition)) if topic and 0 <= partition <= MAX_PARTITION:
+        case (str(topic), int(partition)) if topic and 0 <= partition <= MAX_PARTITION and is_utf8(topic):
             return TopicPartition(topic, partition)
     raise IllegalArgumentError(f'{one!r} is not a partition: give TopicPartition("orders", 0) or ("orders", 0)')
 
@@ -126,12 +171,17 @@ def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
         if not isinstance(offset.offset, int) or not 0 <= offset.offset <= MAX_OFFSET:
             raise IllegalArgumentError(f"{one} has the offset {offset.offset!r}; an offset is 0 or more, below 2^63")
-        if not isinstance(offset.metadata, str) or len(offset.metadata.encode()) > MAX_METADATA:
+        if not isinstance(offset.metadata, str) or not _is_metadata(offset.metadata):
             raise IllegalArgumentError(
-                f"{one} has the metadata {offset.metadata!r:.80}; it is text of {MAX_METADATA} bytes at most"
+                f"{one} has the metadata {offset.metadata!r:.80}; it is text of {MAX_METADATA} bytes at most, in UTF-8"
             )
+        number_of(offset.leader_epoch, f"the leader epoch of {one}")
         found[one] = offset
     return found
+
+
+def _is_metadata(text: str) -> bool:
+    return is_utf8(text) and len(text.encode()) <= MAX_METADATA
 
 
 def limit_of(max_records: int | None, settings: ConsumerSettings) -> int:
@@ -148,8 +198,8 @@ def limit_of(max_records: int | None, settings: ConsumerSettings) -> int:
 def subscription_of(topics: Topics) -> tuple[list[str], Pattern[str] | SubscriptionPattern | None]:
     """Return the names of topics, or none and a pattern."""
     if isinstance(topics, SubscriptionPattern):
-        if not isinstance(topics.pattern, str) or not topics.pattern:
-            raise IllegalArgumentError(f"{topics.pattern!r} is not a pattern: give text that is not empty")
+        if not isinstance(topics.pattern, str) or not topics.pattern or not is_utf8(topics.pattern):
+            raise IllegalArgumentError(f"{topics.pattern!r} is not a pattern: give text that is not empty, in UTF-8")
         return [], topics
     if isinstance(topics, Pattern):
         return [], topics

@@ -19,7 +19,7 @@ UNKNOWN_TEXT = "unknown"
 
 
 class Grade(StrEnum):
-    """How a source knows what it says, the strongest first."""
+    """The strength of evidence, by how its source knows it; the strongest first."""
 
     OBSERVED = "observed"
     """The coordinator itself recorded it: the facts of a Coterie broker."""
@@ -40,7 +40,7 @@ STRENGTH: Mapping[Grade, int] = {grade: index for index, grade in enumerate(Grad
 
 
 class Bound(StrEnum):
-    """Whether a number is the value itself, or a limit of it."""
+    """The kind of a number: the value itself, or a limit of it."""
 
     EXACT = ""
     AT_LEAST = "at least"

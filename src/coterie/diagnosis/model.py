@@ -203,7 +203,7 @@ _SHOWN: Mapping[str, Callable[[Any], Any]] = {"moves": _moves_shown, "joined_aft
 
 
 class Departure(StrEnum):
-    """How a member went."""
+    """The way in which a member left its group."""
 
     LEFT = "left"
     """It sent LeaveGroup."""
@@ -409,7 +409,7 @@ class GroupHistory:
 
 
 class Severity(StrEnum):
-    """How bad a finding is, the worst first."""
+    """The severity of a finding, the worst first."""
 
     CRITICAL = "critical"
     """Records are not read, or not for long times, and it goes on."""

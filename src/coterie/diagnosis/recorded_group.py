@@ -23,10 +23,11 @@ from coterie.forecast.group_model import (
     Origin,
     TopicModel,
 )
+from coterie.settings.consumer_settings import ConsumerSettings
 
 LONGEST_RESTART_MS = 600_000
 """A member that comes back later was not restarted."""
-_USUAL_BEAT_MS = 3_000
+_DEFAULT_BEAT_MS = ConsumerSettings().heartbeat_interval_ms
 
 Sizes = Mapping[str, int]
 
@@ -115,7 +116,7 @@ def _settings(history: GroupHistory, members: Sequence[MemberSpan]) -> tuple[dic
     if sessions and not is_consumer:
         session_ms = round(median(sessions))
         found["session.timeout.ms"] = str(session_ms)
-        if session_ms <= _USUAL_BEAT_MS:
+        if session_ms <= _DEFAULT_BEAT_MS:
             found["heartbeat.interval.ms"] = str(max(session_ms // 3, 1))
     if polls:
         found["max.poll.interval.ms"] = str(round(median(polls)))

@@ -136,8 +136,6 @@ class Rebalance(DataStruct):
 
 
 TypeChange = facts.GroupUpgraded | facts.GroupDowngraded
-_TYPE_CHANGES = 100
-"""How many of a group are kept."""
 
 
 class Ledger:
@@ -174,11 +172,6 @@ class Ledger:
     def book_of(self, group_id: str) -> GroupBook | None:
         return self._books.get(group_id)
 
-    def type_changes_of(self, group_id: str) -> list[TypeChange]:
-        """Return the upgrades and downgrades of a group, in their order."""
-        book = self._books.get(group_id)
-        return list(book.type_changes) if book else []
-
     def open_book(self, group_id: str, ownership: Ownership, running: Rebalance | None) -> None:
         """Continue with the saved state of a group."""
         self._books[group_id] = GroupBook(deque([running] if running else [], self._keep), ownership)
@@ -203,7 +196,6 @@ class GroupBook(DataStruct):
 
     rebalances: deque[Rebalance]
     ownership: Ownership = field(default_factory=Ownership)
-    type_changes: deque[TypeChange] = field(default_factory=lambda: deque(maxlen=_TYPE_CHANGES))
 
     def running(self) -> Rebalance | None:
         last = self.rebalances[-1] if self.rebalances else None
@@ -371,11 +363,6 @@ def _loaded(book: GroupBook, fact: facts.GroupLoaded) -> None:
         book.close(RebalanceOutcome.STABLE, fact.at_ms)
 
 
-def _type_changed(book: GroupBook, fact: TypeChange) -> None:
-    """Note it. A rebalance that was under way is superseded, or ends with the assignment that is stored then."""
-    book.type_changes.append(fact)
-
-
 _STABLE = MEMBER_STATES[0]
 """The name of the state in which a group, or a member, has reconciled."""
 _OPENS = frozenset(
@@ -399,8 +386,8 @@ _ENTRIES: Mapping[type[Fact], Callable[[GroupBook, Any], None]] = {
     facts.GroupDied: _ended,
     facts.GroupUnloaded: _unloaded,
     facts.GroupLoaded: _loaded,
-    facts.GroupUpgraded: _type_changed,
-    facts.GroupDowngraded: _type_changed,
+    facts.GroupUpgraded: lambda _book, _fact: None,  # the group has a book from then on
+    facts.GroupDowngraded: lambda _book, _fact: None,
     facts.MemberRejoined: lambda book, fact: book.ownership.rejoined(fact.member_id, fact.metadata, fact.at_ms),
     facts.MemberReplaced: lambda book, fact: book.ownership.renamed(fact.old_member_id, fact.member_id),
     facts.MemberLeft: lambda book, fact: book.dropped(fact.member_id, "left", fact.at_ms),

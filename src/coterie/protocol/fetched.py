@@ -58,12 +58,10 @@ class FetchedBatches:
         until_offset: int = MAX_OFFSET,
         aborted: Iterable[tuple[int, int]] | None = None,
         check_crcs: bool = True,
-        scratch: Scratch | None = None,
     ) -> None:
         """`aborted` is (first offset, producer id) of each aborted transaction in the fetch's answer; None shows all.
 
-        Records from `next_offset` on and before `until_offset` are shown. Batches are decompressed in `scratch`, if
-        the caller has one for many fetches.
+        Records from `next_offset` on and before `until_offset` are shown.
         """
         self.topic = topic
         self.partition = partition
@@ -79,7 +77,7 @@ class FetchedBatches:
         self._aborted = None if aborted is None else sorted(aborted, reverse=True)
         self._aborting: set[int] = set()
         self._check_crcs = check_crcs
-        self._scratch = scratch
+        self._scratch: Scratch | None = None
 
     def next_batch(self) -> tuple[BatchHeader, Buffer] | None:
         """The next batch with records to show and its records, decompressed; None when there is none.

@@ -37,7 +37,7 @@ _STRING_VALUE = 1
 
 
 class Temporality(IntEnum):
-    """Whether a number is a gauge, what was added since the last push, or a sum since the start."""
+    """The kind of a number: a gauge, what was added since the last push, or a sum since the start."""
 
     GAUGE = 0
     DELTA = 1

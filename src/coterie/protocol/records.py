@@ -46,6 +46,7 @@ from coterie.protocol.batch import (
 )
 from coterie.protocol.buffer import Buffer, uvarint
 from coterie.protocol.compression import compress, decompress
+from coterie.settings.config_def import MAX_DECOMPRESSED
 
 __all__ = [
     "IS_COMPILED",
@@ -91,9 +92,6 @@ if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
         AsyncRecordIterator = fast.AsyncRecordIterator
         QuickAppend, SentRecord = fast.QuickAppend, fast.SentRecord
 
-
-MAX_DECOMPRESSED = 128 * 1024 * 1024
-"""The most a batch may decompress to unless the caller says otherwise: far above what clients send, far below harm."""
 
 IS_COMPILED = Record.__module__ == "coterie.protocol._fast_records"
 """True if `_fast_records.pyx` reads and writes records; COTERIE_PURE=1 in the environment turns it off."""

@@ -22,6 +22,15 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from coterie.errors import CoterieError
 from coterie.structs import replace
 
+MAX_DECOMPRESSED = 128 << 20
+"""The most a batch may decompress to, in a client too, unless `coterie.max.decompressed.bytes` says otherwise.
+
+It is far above what clients send, and far below harm.
+"""
+
+
+NOT_UTF8 = "it has half of a character (a lone surrogate), which cannot be sent as UTF-8"
+
 
 class SettingsError(CoterieError, ValueError):
     """Settings that are not valid: a line for each, with what was given, where, and what is allowed."""
@@ -147,6 +156,7 @@ class Word:
             value = next((choice for choice in self.choices if choice.lower() == value.lower()), value)
         if (self.choices and value not in self.choices) or not (value or self.is_empty_allowed or self.choices):
             raise ValueError(text)
+        value.encode()  # UnicodeEncodeError, a ValueError, for a lone surrogate
         return value
 
     def write(self, value: str) -> str:
@@ -439,6 +449,9 @@ class Settings:
                 continue
             try:
                 values[row.field_name] = each.read_by(row.kind)
+            except UnicodeEncodeError:
+                problems.append(f"{each.name} = {row.shown(each.text)} ({each.where}): {NOT_UTF8}")
+                continue
             except ValueError:
                 why = f"; {row.why}" if row.why else ""
                 shown = row.shown(each.text)

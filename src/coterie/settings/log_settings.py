@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from coterie.settings.config_def import Flag, Ratio, Settings, Word, Words, int32, int64, setting
+from coterie.settings.config_def import MAX_DECOMPRESSED, Flag, Ratio, Settings, Word, Words, int32, int64, setting
 from coterie.settings.group_coordinator_settings import SMALLEST_SEGMENT
 
 TOPICS = "Topics"
@@ -181,7 +181,7 @@ class LogSettings(Settings):
     coterie_max_producers: int = setting(LOG, 10_000, int32(1), "How many idempotent producers a partition remembers.")
     coterie_max_decompressed_bytes: int = setting(
         LOG,
-        134_217_728,
+        MAX_DECOMPRESSED,
         int32(1_048_576),
         "The largest size that a batch may have when it is decompressed. Where a producer or a search waits "
         "for it, 16 MiB is the limit.",

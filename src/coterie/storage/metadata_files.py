@@ -156,19 +156,6 @@ CLIENT_METRICS_CONFIGS = ChecksummedFile(
     "the metrics that clients are asked for (KIP-714)",
     "it sets the file aside: clients are asked for no metrics",
 )
-CHECKSUMMED_FILES = (
-    TOPICS,
-    META,
-    LEADERS,
-    PRODUCER_IDS,
-    SCRAM_CREDENTIALS,
-    ACLS,
-    GROUP_CONFIGS,
-    CLIENT_METRICS_CONFIGS,
-)
-"""All files of this kind but `coterie-checkpoint.json` (`durable_ends.py`); the journal has checksums of its own."""
-
-
 _VERSION = 0
 
 

@@ -5,7 +5,7 @@ producers come from the last snapshot. After an unclean one every batch beyond t
 checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is in
 `Recovery.cuts`, which `coterie serve` prints; if whole batches are found behind the tear (the disk lost some other
 page), the bytes are saved in a file beside. Only what is beyond the known durable end (`durable_ends.py`) is cut:
-anything missing or wrong before it is damage (`damage.py`), and then nothing is changed.
+anything missing or wrong before it is damage, and then nothing is changed.
 
 Then batches of the journal that continue the log are appended unchanged; those that the log has already are skipped.
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coterie.testing.kafka_broker import KafkaBroker
     from coterie.testing.request_faults import FaultBuilder, RequestFault
     from coterie.testing.requests import Request
-    from coterie.testing.topics import Record, Topic
+    from coterie.testing.topics import Topic
     from coterie.testing.waits import WaitTimeoutError
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "GroupSnapshot",
     "KafkaBroker",
     "Member",
-    "Record",
     "Request",
     "RequestFault",
     "Topic",
@@ -49,7 +48,7 @@ _NAMES_BY_MODULE = {
     "kafka_broker": "KafkaBroker",
     "request_faults": "FaultBuilder RequestFault",
     "requests": "Request",
-    "topics": "Record Topic",
+    "topics": "Topic",
     "waits": "WaitTimeoutError",
 }
 _HOMES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}

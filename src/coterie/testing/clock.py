@@ -86,7 +86,7 @@ class BrokerClock:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the clock stands still."""
+        """True while the clock stands still."""
         return self._broker.run_on_broker(lambda server: server.clock.stands_still)
 
     def advance(self, seconds: float) -> None:

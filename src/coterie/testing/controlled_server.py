@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from coterie.broker.broker_effects import Close, Deferred, Effects, Ready, Send, TimersDue
+from coterie.broker.broker_effects import Close, Effects, Ready, Send, TimersDue
 from coterie.broker.calls import Call, Connection, Route
 from coterie.broker.cluster import Cluster
 from coterie.broker.handlers.quick_heartbeat import QuickHeartbeat
@@ -27,6 +27,7 @@ from coterie.facts import Fact
 from coterie.protocol.frames import read_response_header, request_frame, response_frame
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.settings.listeners import Endpoint
+from coterie.structs import DataStruct
 from coterie.testing.clock import MovableClock
 from coterie.testing.requests import GROUP_APIS, Recorder, Request, api_named, codec_of, read_request
 from coterie.testing.waits import Waits
@@ -61,6 +62,13 @@ class Exchange:
     frame: bytes
     rule: Rule | None = None
     """The fault that changes its answer."""
+
+
+class DelayOver(DataStruct):
+    """The delay of a request is over, by the broker's clock."""
+
+    exchange: Exchange
+    call: Call
 
 
 class Controls:
@@ -104,6 +112,7 @@ class ControlledServer(Server):
 
     def _open(self, cluster: Cluster, listeners: Sequence[Endpoint]) -> None:
         super()._open(cluster, listeners)
+        cluster.on[DelayOver] = lambda event, now_ms: self.go_on_with(event.exchange, event.call, now_ms)
         for node in cluster.nodes.values():
             node.intercept = self._intercept
 
@@ -245,8 +254,7 @@ class ControlledServer(Server):
     def delay(self, exchange: Exchange, ms: int, now_ms: int) -> None:
         """Go on with a request later, by the broker's clock."""
         call = self.hold(exchange)
-        due = Deferred(lambda at_ms: self.go_on_with(exchange, call, at_ms))
-        self.cluster.timers.arm(call, now_ms + ms, due)
+        self.cluster.timers.arm(call, now_ms + ms, DelayOver(exchange, call))
 
     def go_on_with(self, exchange: Exchange, call: Call, now_ms: int) -> Effects:
         """Answer a request that was held back."""

@@ -38,7 +38,7 @@ class Fault:
     @property
     @abstractmethod
     def count(self) -> int:
-        """How often it has fired."""
+        """The number of times it has fired."""
 
     def begin(self) -> Self:
         """Put the fault in force.

@@ -24,7 +24,7 @@ from coterie.errors import CoterieError, IllegalStateError
 from coterie.facts import Fact
 from coterie.protocol.apis import create_topics
 from coterie.protocol.apis import produce as produce_api
-from coterie.protocol.records import BatchRecord, build_batch
+from coterie.protocol.records import BatchRecord, Record, build_batch
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.config_def import dotted
 from coterie.storage import DiskFiles, MemoryFiles
@@ -36,7 +36,7 @@ from coterie.testing.faults import Fault
 from coterie.testing.groups import TIMEOUT_S, Group, snapshot_of
 from coterie.testing.requests import Request, api_named
 from coterie.testing.story import story_of
-from coterie.testing.topics import Record, Topic
+from coterie.testing.topics import Topic, records_of
 
 T = TypeVar("T")
 MOST_FACTS = 10_000
@@ -136,7 +136,7 @@ class KafkaBroker(Broker):
 
     @property
     def syncs(self) -> bool:
-        """Whether records are synced before they are acknowledged."""
+        """True if records are synced before they are acknowledged."""
         return self._flush == "sync"
 
     # --- inspecting ---------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class KafkaBroker(Broker):
 
     @property
     def facts(self) -> list[Fact]:
-        """What has happened since the start of the broker, the earliest first; the last 10 000."""
+        """The facts since the start of the broker, the earliest first; the last 10 000."""
         return self.run_on_broker(lambda _server: list(self._happened))
 
     def story(self, group_id: str | None = None) -> str:
@@ -559,7 +559,4 @@ async def _produce(
     (written,) = answer.responses[0].partitions
     if written.error:
         raise CoterieError(f"records of {topic}-{partition} cannot be written: {written.error.name}: {written.message}")
-    return [
-        Record(topic, partition, written.base_offset + number, key, value, headers, at_ms)
-        for number, (key, value) in enumerate(pairs)
-    ]
+    return records_of(server, topic, partition, written.base_offset)[: len(pairs)]

@@ -42,7 +42,7 @@ STATES = (
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which requests a fault concerns."""
+    """A choice of requests: those that a fault concerns."""
 
     api: str | None
     """The name of the API; None is every API."""

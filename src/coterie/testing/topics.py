@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coterie.protocol.batch import batches
-from coterie.protocol.records import records
+from coterie.protocol.batch import HEADER_SIZE, batches
+from coterie.protocol.compression import decompress
+from coterie.protocol.records import MAX_DECOMPRESSED, Record, read_records
 from coterie.testing.groups import TIMEOUT_S, Waited
 
 if TYPE_CHECKING:
@@ -16,26 +16,6 @@ if TYPE_CHECKING:
     from coterie.testing.kafka_broker import KafkaBroker
 
 _READ_AT_ONCE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record of a topic."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    """The value; None is a tombstone."""
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    timestamp: int = -1
-    """The time in milliseconds since 1970."""
-
-    def __repr__(self) -> str:
-        more = f", headers={dict(self.headers)!r}" if self.headers else ""
-        key = "" if self.key is None else f"{self.key!r}: "
-        return f"<{self.topic}-{self.partition} @{self.offset} {key}{self.value!r}{more}>"
 
 
 class Topic:
@@ -51,13 +31,13 @@ class Topic:
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has; 0 if it does not exist."""
+        """The number of its partitions; 0 if it does not exist."""
         return self._broker.run_on_broker(lambda server: _partitions(server, self.name))
 
     @property
     def records(self) -> list[Record]:
         """All records that consumers can read, partition by partition, in the order of their offsets."""
-        return self._broker.run_on_broker(lambda server: _records(server, self.name, None))
+        return self._broker.run_on_broker(lambda server: records_of(server, self.name))
 
     def wait_records(self, count: int, *, partition: int | None = None, timeout: float = TIMEOUT_S) -> list[Record]:
         """Wait until the topic has so many records, or more.
@@ -89,7 +69,7 @@ class Topic:
         def check(server: ControlledServer) -> list[Record] | None:
             if _at_most(server, self.name, partition) < count:
                 return None
-            found = _records(server, self.name, partition)
+            found = records_of(server, self.name, partition)
             return found if len(found) >= count else None
 
         where = self.name if partition is None else f"{self.name}-{partition}"
@@ -136,23 +116,22 @@ def _at_most(server: ControlledServer, name: str, partition: int | None) -> int:
     return sum(flusher.high_watermark(log) - log.log_start_offset for log in found)
 
 
-def _records(server: ControlledServer, name: str, partition: int | None) -> list[Record]:
+def records_of(server: ControlledServer, name: str, partition: int | None = None, first: int = 0) -> list[Record]:
+    """Return the records from offset `first` on that consumers can read, of one partition or of all."""
     found: list[Record] = []
     for number in range(_partitions(server, name)) if partition is None else [partition]:
         log = server.cluster.directory.logs.get((name, number))
         if log is None:
             continue
-        offset, end = log.log_start_offset, server.cluster.flusher.high_watermark(log)
+        offset, end = max(first, log.log_start_offset), server.cluster.flusher.high_watermark(log)
         while offset < end:
             data = log.read(offset, _READ_AT_ONCE, end)
             if not data:
                 break
             for at, header in batches(data):
                 if not header.is_control:
-                    found += [
-                        Record(name, number, one.offset, one.key, one.value, tuple(one.headers), one.timestamp)
-                        for one in records(data, header, at)
-                        if offset <= one.offset < end
-                    ]
+                    body = memoryview(data)[at + HEADER_SIZE : at + header.size]
+                    plain = decompress(header.compression, body, MAX_DECOMPRESSED)
+                    found += read_records(plain, header, name, number, offset, end)
                 offset = header.next_offset
     return found

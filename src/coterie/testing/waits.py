@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class WaitTimeoutError(AssertionError):
-    """What a test waited for did not happen in time. The text says what did happen."""
+    """A wait of a test has timed out. The text says what happened instead."""
 
 
 class _Waiting(NamedTuple):

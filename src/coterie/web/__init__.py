@@ -1,7 +1,8 @@
-"""Write reports and pictures of rebalances in plain HTML and SVG, without scripts or downloads.
+"""Show groups and their rebalances: pages, reports and pictures, and the server of `coterie web`.
 
-It needs only facts, no broker and no client. Read `report.py` first, then `picture.py`, which draws who owned which
-partition when. `designs.py` draws the comparison of the four designs.
+`app.py` has the pages and the API of the server, `metrics.py` what Prometheus reads, `webhook.py` sends findings.
+`report.py` writes a report in one file; `picture.py` draws who owned which partition when, and needs only facts;
+`plan_page.py` and `designs.py` show forecasts and the comparison of the four designs. Nothing is downloaded.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _lag(groups: Named) -> Iterator[Metric]:
     )
     yield _gauge(
         "coterie_group_unassigned_partitions",
-        "Partitions with a committed offset and without an owner.",
+        "Unassigned partitions with a committed offset.",
         ["group"],
         [((name,), sum(not one.owner for one in last.partitions)) for name, _, last, _ in sampled],
     )

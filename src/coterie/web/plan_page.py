@@ -33,7 +33,7 @@ MORE = """
 
 @dataclass(frozen=True)
 class PlanPage:
-    """What the page shows."""
+    """The content of the page."""
 
     title: str
     question: str

@@ -1,1 +1,1 @@
-"""Handlers answer the requests of each API. `table.py` says which function handles which API."""
+"""Handlers answer the requests of each API. `handlers()` of a class says which method handles which API."""

@@ -14,10 +14,8 @@ from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Handler, Responses
 from coterie.broker.config_manager import ConfigChanges, OwnConfigs, alter_all, describe, incremental_alter_all
 from coterie.broker.handlers.refusals import CLUSTER_DENIED, Refusal
-from coterie.broker.maintenance.client_metrics_configs import ClientMetricsConfigs
 from coterie.broker.maintenance.directory_changes import Changes
-from coterie.broker.maintenance.group_configs import GroupConfigs
-from coterie.broker.maintenance.stored_configs import StoredConfigs
+from coterie.broker.maintenance.stored_configs import ClientMetricsConfigs, GroupConfigs, StoredConfigs
 from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.security.auth_helper import AuthHelper
 from coterie.coordinator.wall_clock import WallClock

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from coterie.storage import DiskChange, Files, LogWriteError
-from coterie.storage.metadata_files import ChecksummedFile
+from coterie.storage.metadata_files import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, ChecksummedFile
 
 
 class StoredConfigs:
@@ -56,3 +56,21 @@ class StoredConfigs:
             self.version += 1
 
         return DiskChange(work, take)
+
+
+class GroupConfigs(StoredConfigs):
+    """The configs of consumer groups (K29)."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files, GROUP_CONFIGS, "groups", _number)
+
+
+class ClientMetricsConfigs(StoredConfigs):
+    """The configs of client metrics (KIP-714): which clients are asked for what."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files, CLIENT_METRICS_CONFIGS, "subscriptions", str)
+
+
+def _number(text: str) -> str:
+    return str(int(text))

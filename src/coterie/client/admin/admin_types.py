@@ -59,7 +59,7 @@ class NewTopic:
         name: The name of the topic.
         partitions: How many partitions it gets; -1 is the broker's default.
         replication_factor: How many replicas each has; -1 is the broker's default.
-        configs: Configs of the topic that differ from the broker's.
+        configs: Configs of the topic that differ from the broker's. Values are text, as in Kafka: "1000".
         replicas: For each partition the nodes that hold it, the leader first, instead of the two numbers.
     """
 

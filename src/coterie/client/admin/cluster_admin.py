@@ -16,7 +16,15 @@ from coterie.client.admin.admin_types import (
     TopicPartitionReplica,
 )
 from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, ask_controller, by_node, by_topic, each, failure
-from coterie.client.arguments import ByPartition, PartitionLike, all_of, by_partition, partition_of, partitions_of
+from coterie.client.arguments import (
+    ByPartition,
+    PartitionLike,
+    all_of,
+    by_partition,
+    nodes_of,
+    partition_of,
+    partitions_of,
+)
 from coterie.client.network.metadata import Node
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import TopicPartition
@@ -71,7 +79,7 @@ class ClusterAdmin:
         Returns:
             The log directories of each broker, or the error it met.
         """
-        wanted = all_of(node_ids, int, "[1, 2]") if node_ids is not None else [*(await self._cluster.refresh()).nodes]
+        wanted = nodes_of(node_ids, "[1, 2]") if node_ids is not None else [*(await self._cluster.refresh()).nodes]
 
         async def ask_one(node_id: int, _: Sequence[int]) -> dict[int, list[LogDirectory] | KafkaError]:
             response: describe_log_dirs.Response = await self._cluster.send(
@@ -175,7 +183,7 @@ class ClusterAdmin:
         wanted = by_partition(reassignments, "list of brokers")
         for tp, replicas in wanted.items():
             if replicas is not None:
-                all_of(replicas, int, f'{{("{tp.topic}", {tp.partition}): [1, 2]}}')
+                nodes_of(replicas, f'{{("{tp.topic}", {tp.partition}): [1, 2]}}')
 
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             request = alter_partition_reassignments.Request(

@@ -19,7 +19,20 @@ from coterie.client.admin.admin_types import (
     TopicListing,
 )
 from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, ask_controller, by_node, by_topic, each, failure
-from coterie.client.arguments import ByPartition, all_of, by_partition, name_of, names_of, offsets_of, time_of
+from coterie.client.arguments import (
+    ByPartition,
+    all_of,
+    by_partition,
+    config_text_of,
+    configs_of,
+    name_of,
+    names_of,
+    nodes_of,
+    number_of,
+    offsets_of,
+    time_of,
+    topic_of,
+)
 from coterie.client.network.metadata import Node, TopicMetadata
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import TopicPartition
@@ -37,6 +50,7 @@ from coterie.protocol.apis import (
 
 T = TypeVar("T")
 ALL_RECORDS = -1
+MAX_REPLICATION_FACTOR = 2**15 - 1
 SPECIAL_TIMES = frozenset(range(-6, 0))
 """Earliest, latest and others, which a broker may know or not."""
 
@@ -93,12 +107,15 @@ class TopicsAdmin:
 
         Returns:
             The created topic for each name, or its error.
+
+        Raises:
+            InvalidTopicError: No topic can have such a name; none is created.
         """
-        wanted = {name_of(topic.name, "topic"): topic for topic in all_of(topics, NewTopic, '[NewTopic("orders")]')}
+        wanted = {topic_of(topic.name): _new_topic(topic) for topic in all_of(topics, NewTopic, '[NewTopic("orders")]')}
 
         async def ask(left: Sequence[str]) -> dict[str, TopicCreated | KafkaError]:
             request = create_topics.Request(
-                topics=[_new_topic(wanted[name]) for name in left],
+                topics=[wanted[name] for name in left],
                 timeout_ms=self._cluster.settings.request_timeout_ms,
                 validate_only=validate_only,
             )
@@ -153,7 +170,8 @@ class TopicsAdmin:
             raise IllegalArgumentError(
                 f'{totals!r} does not say how many partitions a topic gets: give {{"orders": 6}}'
             )
-        names_of(totals, "topic")
+        for name in names_of(totals, "topic"):
+            number_of(totals[name], f'the number of partitions of topic "{name}"')
 
         async def ask(left: Sequence[str]) -> dict[str, KafkaError | None]:
             request = create_partitions.Request(
@@ -285,7 +303,7 @@ class TopicsAdmin:
         Returns:
             The configs of each resource by name, or the error it met.
         """
-        wanted = all_of(resources, ConfigResource, '[ConfigResource.topic("orders")]')
+        wanted = _resources_of(resources, '[ConfigResource.topic("orders")]')
 
         async def ask(
             node_id: int, left: Sequence[ConfigResource]
@@ -324,9 +342,11 @@ class TopicsAdmin:
         example = '{ConfigResource.topic("orders"): [ConfigChange("retention.ms", "1000")]}'
         if not isinstance(changes, Mapping):
             raise IllegalArgumentError(f"{changes!r} does not say what changes where: give {example}")
-        all_of(changes, ConfigResource, example)
-        for some in changes.values():
-            all_of(some, ConfigChange, example)
+        for resource in _resources_of(changes, example):
+            for change in all_of(changes[resource], ConfigChange, example):
+                config_text_of(change.name, "name", str(resource))
+                if change.value is not None:
+                    config_text_of(change.value, f"value of {change.name}", str(resource))
 
         async def ask(node_id: int, left: Sequence[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
             resources = [
@@ -366,15 +386,38 @@ class TopicsAdmin:
         return await self._cluster.controller()
 
 
+def _resources_of(many: Collection[ConfigResource], example: str) -> list[ConfigResource]:
+    found = all_of(many, ConfigResource, example)
+    for one in found:
+        name_of(one.name, "resource")
+    return found
+
+
 def _new_topic(topic: NewTopic) -> create_topics.NewTopic:
-    replicas = topic.replicas or {}
+    what = f'topic "{topic.name}"'
     return create_topics.NewTopic(
         name=topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=topic.replication_factor,
-        assignments=[create_topics.Assignment(partition=p, broker_ids=nodes) for p, nodes in replicas.items()],
-        configs=[create_topics.Config(name=name, value=value) for name, value in topic.configs.items()],
+        num_partitions=number_of(topic.partitions, f"the number of partitions of {what}"),
+        replication_factor=number_of(
+            topic.replication_factor, f"the replication factor of {what}", least=-(2**15), most=MAX_REPLICATION_FACTOR
+        ),
+        assignments=_assignments(topic.replicas or {}, what),
+        configs=[
+            create_topics.Config(name=name, value=value) for name, value in configs_of(topic.configs, what).items()
+        ],
     )
+
+
+def _assignments(replicas: Mapping[int, Sequence[int]], what: str) -> list[create_topics.Assignment]:
+    example = "{0: [1, 2], 1: [2, 1]}"
+    if not isinstance(replicas, Mapping):
+        raise IllegalArgumentError(f"{what} has the replicas {replicas!r}: give {example}")
+    return [
+        create_topics.Assignment(
+            partition=number_of(partition, f"a partition of {what}"), broker_ids=nodes_of(nodes, example)
+        )
+        for partition, nodes in replicas.items()
+    ]
 
 
 def _described(topic: TopicMetadata, nodes: Mapping[int, Node]) -> TopicDescription | KafkaError:

@@ -27,6 +27,7 @@ from coterie.errors import (
     AuthenticationError,
     ConnectionLostError,
     ErrorCode,
+    IllegalArgumentError,
     KafkaError,
     MalformedError,
     RequestTimedOutError,
@@ -288,8 +289,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             )
         try:
             body = api.write_request(request, version)
-        except (struct.error, OverflowError) as error:
-            raise ValueError(f"{api.API.name} version {version}: a value does not fit its field ({error})") from None
+        except (struct.error, OverflowError, UnicodeEncodeError) as error:
+            raise IllegalArgumentError(
+                f"{api.API.name} version {version}: a value does not fit its field ({error})"
+            ) from None
         if not expects_answer:
             self._send(api.API, version, body, None)
             return None

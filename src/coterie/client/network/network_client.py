@@ -299,7 +299,9 @@ class NetworkClient:
             raise ClientClosedError
         node = await self._node(node_id)
         known = self._open_connection(node_id, lane)
-        return known or await _shared(self._opening, (node_id, lane), lambda: self._open(node, lane))
+        if known is not None:
+            return known
+        return await _shared(self._opening, (node_id, lane), lambda: self._open(node, lane))
 
     def _open_connection(self, node_id: int, lane: str) -> BrokerConnection | None:
         """Return the connection if it is open, and to the address that the node has now."""

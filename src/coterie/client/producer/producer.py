@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakSet
 
-from coterie.client.arguments import partition_of, seconds_of, time_of, topic_of
+from coterie.client.arguments import is_utf8, partition_of, seconds_of, time_of, topic_of
 from coterie.client.metrics import Metrics
 from coterie.client.network.runtime import FORKED, REAL, Runtime, background, documented_by
 from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, delivery_callback
@@ -40,6 +40,7 @@ from coterie.errors import (
     KafkaError,
 )
 from coterie.protocol.records import Header, QuickAppend, SentRecord
+from coterie.settings.config_def import NOT_UTF8
 from coterie.settings.producer_settings import ProducerSettings
 
 Content = str | bytes | bytearray | memoryview | None
@@ -56,7 +57,10 @@ def as_bytes(content: Content, what: str) -> bytes | None:
     if content is None or type(content) is bytes:
         return content
     if isinstance(content, str):
-        return content.encode()
+        try:
+            return content.encode()
+        except UnicodeEncodeError:
+            raise IllegalArgumentError(f"the {what} of a record is {content!r:.80}: {NOT_UTF8}") from None
     if isinstance(content, (bytes, bytearray, memoryview)):
         return bytes(content)
     raise IllegalArgumentError(
@@ -76,6 +80,8 @@ def as_headers(headers: Headers) -> Sequence[Header]:
         name, content = pair
         if not isinstance(name, str):
             raise IllegalArgumentError(f"the name of a header is text, not {type(name).__name__}")
+        if not is_utf8(name):
+            raise IllegalArgumentError(f"the name of a header is {name!r:.80}: {NOT_UTF8}")
         found.append((name, as_bytes(content, f"header {name!r}")))
     return found
 

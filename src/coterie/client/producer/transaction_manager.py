@@ -86,7 +86,7 @@ _UNKNOWN_FATE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_
 
 @dataclass(frozen=True, slots=True)
 class TransactionBackoff:
-    """How long a transactional producer waits before it repeats a request."""
+    """The pauses of a transactional producer before it repeats a request."""
 
     retry_backoff_ms: int = _DEFAULTS.retry_backoff_ms
     retry_backoff_max_ms: int = _DEFAULTS.retry_backoff_max_ms

@@ -24,9 +24,12 @@ from coterie.coordinator.classic.effects import (
     Disarm,
     Effects,
     ExpiryDue,
+    JoinPhaseDue,
     OffsetsWritten,
     Persist,
     Reply,
+    SessionDue,
+    SyncPhaseDue,
     TransactionEnded,
     Written,
     error_for_client,
@@ -43,8 +46,11 @@ from coterie.coordinator.consumer import (
     downgraded,
     upgrade_failed,
 )
+from coterie.coordinator.consumer.group import ConsumerSessionDue, RejoinDue, RevocationDue, SyncDue
+from coterie.coordinator.consumer.regex_refresh import RegexDue
 from coterie.coordinator.consumer.rules import OF_CLASSIC_GROUPS
 from coterie.coordinator.consumer.rules import RULES as CONSUMER_RULES
+from coterie.coordinator.consumer.target import TargetLate
 from coterie.coordinator.offsets.offset_metadata_manager import offsets_written, usual_rows
 from coterie.coordinator.offsets.usual_commit import UsualCommit
 from coterie.coordinator.wall_clock import WallClock
@@ -190,6 +196,25 @@ class WriteLate(DataStruct):
 
 class ExpiryCheckDue(DataStruct):
     partition: int
+
+
+GROUP_TIMERS: tuple[type, ...] = (
+    # of a classic group
+    JoinPhaseDue,
+    SyncPhaseDue,
+    SessionDue,
+    # of a consumer group
+    ConsumerSessionDue,
+    RegexDue,
+    RejoinDue,
+    RevocationDue,
+    SyncDue,
+    TargetLate,
+    # of a partition of groups
+    ExpiryCheckDue,
+    WriteLate,
+)
+"""The events of timers that a coordinator of groups arms."""
 
 
 @dataclass(slots=True, kw_only=True)

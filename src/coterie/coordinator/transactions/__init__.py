@@ -1,7 +1,7 @@
 """The transaction coordinator, without I/O (KIP-98, KIP-360, KIP-890).
 
 Read `states.py` first, which has the tables, then `transaction.py` (one transactional id), then a file per request:
-`init_producer_id.py`, `partitions.py`, `end_txn.py`. `lifecycle.py` has what happens besides requests, and
+`init_producer_id.py`, `add_partitions_to_txn.py`, `end_txn.py`. `lifecycle.py` has what happens besides requests, and
 `coordinator.py` has the ids of a node. `events.py` has the requests and effects.
 """
 

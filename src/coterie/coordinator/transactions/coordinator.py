@@ -7,6 +7,7 @@ from typing import Any
 
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.transactions import end_txn, lifecycle
+from coterie.coordinator.transactions.add_partitions_to_txn import add_partitions, verify_partitions
 from coterie.coordinator.transactions.describe import described
 from coterie.coordinator.transactions.events import (
     AddPartitions,
@@ -26,7 +27,6 @@ from coterie.coordinator.transactions.events import (
     VerifyPartitions,
 )
 from coterie.coordinator.transactions.init_producer_id import init_producer_id, init_refusal
-from coterie.coordinator.transactions.partitions import add_partitions, verify_partitions
 from coterie.coordinator.transactions.transaction import Transaction
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError

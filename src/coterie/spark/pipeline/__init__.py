@@ -5,8 +5,8 @@ Both keep tables in `parquet_tables.py` (days, compaction, retention; a batch wh
 
 Of the groups, read `schemas.py` first: every table and its columns. `decoding.py` reads records into rows.
 `group_state.py` rebuilds a group from its records, with `consumer_group.py` and `partition_owners.py`; none of these
-imports Spark. `tables.py` makes the tables of a batch, `state_store.py` keeps what the next batch needs, `migration.py`
-reads what earlier releases have written, and `groups_pipeline.py` runs it all.
+imports Spark. `tables.py` makes the tables of a batch, `state_store.py` keeps what the next batch needs,
+`earlier_tables.py` reads what earlier releases have written, and `groups_pipeline.py` runs it all.
 
 Of topics, `value_formats.py` reads values by a schema, `group_samples.py` compares descriptions of the group, and
 `topics_pipeline.py` runs it all. `cluster.py` has what both ask the cluster. `submit.py` is the program for

@@ -28,8 +28,8 @@ from coterie.spark.batch_plan import BatchPlan
 from coterie.spark.pipeline import schemas, tables
 from coterie.spark.pipeline.cluster import log_ends, record_times, topic_names
 from coterie.spark.pipeline.decoding import COMMIT, FACT, GROUP
+from coterie.spark.pipeline.earlier_tables import migrate
 from coterie.spark.pipeline.hadoop_files import HadoopFiles
-from coterie.spark.pipeline.migration import migrate
 from coterie.spark.pipeline.parquet_tables import Entry, ParquetTables, day_of, first_kept_day
 from coterie.spark.pipeline.schemas import TABLES, TableSchema
 from coterie.spark.pipeline.state_store import StateStore

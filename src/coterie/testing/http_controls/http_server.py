@@ -67,7 +67,7 @@ class ControlServer:
 
     @property
     def url(self) -> str:
-        """Where it is: `http://127.0.0.1:9099`."""
+        """The address of the server: `http://127.0.0.1:9099`."""
         host, port = self._server.server_address[:2]
         name = host.decode() if isinstance(host, bytes | bytearray) else str(host)
         return f"http://{f'[{name}]' if ':' in name else name}:{port}"

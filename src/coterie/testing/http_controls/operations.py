@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 from coterie.ledger import plain
+from coterie.protocol.records import Record
 from coterie.testing.broker_faults import Faults
 from coterie.testing.clock import BrokerClock
 from coterie.testing.faults import Fault
@@ -32,7 +33,7 @@ from coterie.testing.http_controls.served_broker import (
 from coterie.testing.kafka_broker import KafkaBroker
 from coterie.testing.request_faults import FaultBuilder
 from coterie.testing.requests import Request, nearest
-from coterie.testing.topics import Record, Topic
+from coterie.testing.topics import Topic
 
 LONGEST_WAIT_S = 3_600.0
 Step = Callable[..., Any] | property

@@ -11,6 +11,7 @@ from coterie.broker.broker import Flush
 from coterie.broker.io.server import Listener
 from coterie.errors import CoterieError
 from coterie.facts import Fact
+from coterie.protocol.records import Record
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.testing.broker_faults import Faults
 from coterie.testing.clock import BrokerClock
@@ -18,7 +19,6 @@ from coterie.testing.faults import Fault
 from coterie.testing.groups import GroupSnapshot, Member
 from coterie.testing.kafka_broker import KafkaBroker
 from coterie.testing.requests import Request
-from coterie.testing.topics import Record
 
 
 class NoSuchFaultError(CoterieError):

@@ -1,4 +1,4 @@
-"""Brings the tables of an earlier release into the layout of this one.
+"""Bring the tables of an earlier release into the layout of this one.
 
 Version 1 had `OUT/<table>/batch=N`, where N was a time in `lag` and `health`, and the state in `OUT/state/batch=N`. A
 table is written again, aside, and then takes the place of the old one. The version is written last, so a migration that
