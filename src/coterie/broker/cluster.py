@@ -84,7 +84,7 @@ from coterie.broker.transaction_service import (
 from coterie.broker.transactional_writes import AddPartitionsDue, TransactionalWrites
 from coterie.coordinator.classic import HeldBytes
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.consumer.target import TargetComputed
+from coterie.coordinator.consumer.target_assignment import TargetComputed
 from coterie.coordinator.runtime import GROUP_TIMERS, GroupCoordinator, Timers
 from coterie.coordinator.transactions import TransactionCoordinator
 from coterie.coordinator.wall_clock import WallClock

@@ -50,7 +50,7 @@ from coterie.coordinator.consumer.group import ConsumerSessionDue, RejoinDue, Re
 from coterie.coordinator.consumer.regex_refresh import RegexDue
 from coterie.coordinator.consumer.rules import OF_CLASSIC_GROUPS
 from coterie.coordinator.consumer.rules import RULES as CONSUMER_RULES
-from coterie.coordinator.consumer.target import TargetLate
+from coterie.coordinator.consumer.target_assignment import TargetLate
 from coterie.coordinator.offsets.offset_metadata_manager import offsets_written, usual_rows
 from coterie.coordinator.offsets.usual_commit import UsualCommit
 from coterie.coordinator.wall_clock import WallClock
