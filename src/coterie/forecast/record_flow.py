@@ -220,7 +220,7 @@ class RecordFlow:
         for at in range(len(owned)):
             partition, one = owned[(turn + at) % len(owned)]
             there = self._produced(one, now_ms) - one.position
-            count = there if there < left else left
+            count = min(left, there)
             if count > 0:
                 batch.parts.append((partition, one.position, one.position + count))
                 one.position += count
@@ -247,10 +247,8 @@ class RecordFlow:
             for offset in (first, end):  # the delay changes steadily in between
                 done_ms = batch.began_ms + spent + (offset - first) * record_ms
                 delay_ms = done_ms - self._produced_at_ms(one, offset)
-                if delay_ms > totals.worst_delay_ms:
-                    totals.worst_delay_ms = delay_ms
-            if end > one.done:
-                one.done = end
+                totals.worst_delay_ms = max(totals.worst_delay_ms, delay_ms)
+            one.done = max(one.done, end)
             if one.owner == batch.owner and end > one.processed:
                 one.processed = end
             spent += count * record_ms

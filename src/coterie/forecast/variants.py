@@ -10,7 +10,7 @@ from coterie.errors import CoterieError
 from coterie.forecast.changes import Change, Deploy, InTurn
 from coterie.forecast.costs import COSTS, Spread, WorldCost, figure, percentile_name, spread_of
 from coterie.forecast.group_model import ASSUMED, STATIC, STATIC_EACH, GroupModel, settings_of
-from coterie.forecast.simulated_group import Question
+from coterie.forecast.simulated_group import Question, simulate_group
 from coterie.structs import replace
 
 AS_IT_IS = "as it is"
@@ -36,6 +36,8 @@ _OF_DEPLOY: Mapping[str, tuple[str, Callable[[str], object]]] = {
 
 World = tuple[Question, int]
 """A question and a seed: one simulation."""
+Outcome = WorldCost | str
+"""What a change costs in a world, or why that world cannot be simulated."""
 Runner = Callable[[Sequence[World]], Iterable[WorldCost]]
 """Runs worlds and returns their costs in the same order."""
 
@@ -49,6 +51,14 @@ class Forecast:
 
     def spread(self, name: str) -> Spread:
         return spread_of(self.costs, name)
+
+
+def outcome_of(world: World) -> Outcome:
+    """Run one world, in whatever process: this is all that a task does."""
+    try:
+        return simulate_group(*world)
+    except CoterieError as error:  # it would be the same if it were tried again
+        return str(error)
 
 
 def forecasts(questions: Sequence[Question], seeds: Sequence[int], run: Runner) -> list[Forecast]:
