@@ -175,7 +175,12 @@ class Progress:
         if now - self._said < self._every_s or self._done == self._worlds:
             return
         self._said = now
-        self._say(progress_text(self._done, self._worlds, now - self._began))
+        took_s = now - self._began
+        rate = self._done / took_s
+        text = f"{self._done} of {self._worlds} worlds"
+        if self._shown:  # the first line has no estimate: it would count how long it took to start
+            text += f", {rate:.1f} worlds/s, about {_duration((self._worlds - self._done) / rate)} left"
+        self._say(text)
 
     def end(self) -> None:
         """Say it for the last time, if it took a while."""
@@ -193,11 +198,6 @@ class Progress:
         else:
             note(text)
         self._shown = len(text)
-
-
-def progress_text(done: int, of: int, took_s: float) -> str:
-    rate = done / took_s
-    return f"{done} of {of} worlds, {rate:.1f} worlds/s, about {_duration((of - done) / rate)} left"
 
 
 def _duration(seconds: float) -> str:

@@ -77,7 +77,7 @@ class Sweep:
     def __call__(self, worlds: Sequence[World]) -> Iterator[WorldCost]:
         """Run worlds, and return their costs in the same order, as they end."""
         self._tables += 1
-        table = _Table(self._out / f"worlds-{self._tables}.parquet")
+        table = Table(self._out / f"worlds-{self._tables}.parquet")
         per_task, per_job = sizes(len(worlds), self.cores)
         jobs = [worlds[at : at + per_job] for at in range(0, len(worlds), per_job)]
         pool = ThreadPoolExecutor(JOBS_UNDER_WAY)
@@ -113,7 +113,7 @@ class Sweep:
         raise AssertionError("the last start returns or raises")
 
 
-class _Table:
+class Table:
     """A directory of Parquet files. An earlier table of that name is replaced."""
 
     def __init__(self, folder: Path) -> None:
