@@ -213,6 +213,9 @@ def test_a_file_that_is_no_group_says_what_is_wrong(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         found = plan("steady", tmp_path / name)
         assert found.exit_code == 1 and why in found.stderr, found.stderr
+    for missing in (tmp_path / "none.toml", tmp_path):
+        found = plan("steady", missing)
+        assert found.exit_code == 1 and str(missing) in found.stderr and "coterie plan group NAME" in found.stderr
 
 
 def test_tune_searches_and_says_what_it_found(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import typer
 
 from coterie.cli.diagnosis_sources import CATCH_UP_S, DiagnosisOptions, gather, watching
 from coterie.cli.options import CommandError
-from coterie.cli.output import Rows, show, show_objects
+from coterie.cli.output import Rows, message_of, show, show_objects
 from coterie.cli.plan_worlds import Worlds, WorldsOnSpark, note
 from coterie.cli.sim import parse_numbers
 from coterie.diagnosis.recorded_group import recorded_group
@@ -144,11 +144,18 @@ def _model(options: PlanOptions) -> GroupModel:
 
 
 def _read(file: Path) -> GroupModel:
-    text = file.read_text(encoding="utf-8")
+    how = (
+        "describe the group in TOML or JSON as docs/plan.md shows, or let coterie plan group NAME --bootstrap "
+        "HOST:PORT write the file"
+    )
     try:
+        text = file.read_text(encoding="utf-8")
         data = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CommandError(f"{file} cannot be read: {error}") from None
+    except OSError as error:
+        raise CommandError(f"{message_of(error)}; {how}") from None
+    except ValueError as error:  # no UTF-8, no TOML, no JSON
+        kind = "JSON" if file.suffix == ".json" else "TOML"
+        raise CommandError(f"{file} cannot be read as {kind}: {error}; {how}") from None
     if not isinstance(data, dict):
         raise CommandError(f"{file} is not a group: it must be an object. docs/plan.md has the format")
     return parse_group(data, str(file))

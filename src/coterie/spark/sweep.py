@@ -169,6 +169,6 @@ def _why(error: BaseException) -> str:
     for sign, advice in _ADVICE:
         if sign in text:
             return advice
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    lines = [line.strip(" :\t") for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     causes = [line for line in lines if line.startswith("Caused by: ") or "Exception: " in line]
     return (causes or lines or [type(error).__name__])[-1]
