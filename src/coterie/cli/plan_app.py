@@ -280,7 +280,8 @@ def tune(
 ) -> None:
     """Search for settings that make a deploy and a crash cheap, within bounds.
 
-    It tries protocols, static membership, session timeouts and batch sizes: all with three seeds, the best six with all.
+    It tries protocols, static membership, session timeouts and batch sizes: all of them with three seeds, and the
+    best six with all seeds.
 
     Try it: coterie plan tune group.toml --at-most worst_lag_s@p99=10 --at-most detection_s=15
 

@@ -78,15 +78,15 @@ class Sweep:
         """Run worlds, and return their costs in the same order, as they end."""
         self._tables += 1
         table = Table(self._out / f"worlds-{self._tables}.parquet")
-        per_task, per_job = sizes(len(worlds), self.cores)
-        jobs = [worlds[at : at + per_job] for at in range(0, len(worlds), per_job)]
         pool = ThreadPoolExecutor(JOBS_UNDER_WAY)
         under_way: deque[Future[list[Outcome]]] = deque()
-        number = 0
+        asked = number = 0
         try:
-            while jobs or under_way:
-                while jobs and len(under_way) < JOBS_UNDER_WAY:
-                    under_way.append(pool.submit(self._run, jobs.pop(0), per_task))
+            while asked < len(worlds) or under_way:
+                while asked < len(worlds) and len(under_way) < JOBS_UNDER_WAY:
+                    per_task, per_job = sizes(len(worlds), self.cores)  # executors of a cluster register one by one
+                    under_way.append(pool.submit(self._run, worlds[asked : asked + per_job], per_task))
+                    asked += per_job
                 for outcome in under_way.popleft().result():
                     if isinstance(outcome, str):
                         raise CoterieError(outcome)
