@@ -171,12 +171,12 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def soak(worlds: int, kills: int, seed: int) -> dict[str, Any]:
+def soak(worlds: int, kills: int, seed: int, *, scaling: bool) -> dict[str, Any]:
     results: dict[str, Any] = {"worlds": worlds, "seed": seed, "load before": round(os.getloadavg()[0], 1)}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         rows: dict[str, list[dict[str, Any]]] = {}
-        for cores in (1, 2):
+        for cores in (1, 2) if scaling else ():
             title = f"local[{cores}]"
             run = Run(title, folder / title, worlds)
             results[title] = run.finish()
@@ -184,7 +184,7 @@ def soak(worlds: int, kills: int, seed: int) -> dict[str, Any]:
             print(title, results[title], flush=True)
         cluster = Cluster(folder)
         try:
-            for cores in (1, 2):
+            for cores in (1, 2) if scaling else (2,):
                 title = f"cluster, {cores} executors" if cores > 1 else "cluster, 1 executor"
                 run = Run(cluster.master, folder / f"cluster-{cores}", worlds, cores)
                 results[title] = run.finish(cluster.sessions)
@@ -198,12 +198,13 @@ def soak(worlds: int, kills: int, seed: int) -> dict[str, Any]:
         finally:
             cluster.end()
         assert len(killer.killed) == kills, f"{killer.killed}: fewer were killed than asked for"
-        first = rows["local[1]"]
+        reference, first = next(iter(rows.items()))
         assert [row["world"] for row in first] == list(range(worlds))
         different = [title for title, found in rows.items() if found != first]
-        assert not different, f"other rows than local[1]: {different}"
+        assert not different, f"other rows than {reference}: {different}"
     results["same rows in all runs"] = True
-    for one, two in (("local[1]", "local[2]"), ("cluster, 1 executor", "cluster, 2 executors")):
+    pairs = (("local[1]", "local[2]"), ("cluster, 1 executor", "cluster, 2 executors"))
+    for one, two in pairs if scaling else ():
         speedup = results[two]["worlds_per_s"] / results[one]["worlds_per_s"]
         results[two]["efficiency"] = round(speedup / 2, 2)
     return results
@@ -217,11 +218,12 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=120)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--kills-only", action="store_true", help="leave out the runs that compare cores")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    results = soak(options.worlds, options.kills, options.seed)
+    results = soak(options.worlds, options.kills, options.seed, scaling=not options.kills_only)
     print(json.dumps(results, indent=1))
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

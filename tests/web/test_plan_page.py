@@ -58,11 +58,11 @@ def test_dots_have_the_numbers_of_the_table_and_near_ones_share_a_label() -> Non
         ("2", 200.0, 50.0),
     ]
     html = page()
-    assert '<td class=n>4</td><td class="variant">max.poll.records=9</td>' in html
+    assert '<td class=n>4</td><td class="variant">max.<wbr>poll.<wbr>records=<wbr>9</td>' in html
     assert [f">{number}</text>" in html for number in range(1, 5)] == [True] * 4
 
 
 def test_the_lag_has_a_line_for_each_variant_and_p90_for_the_group_as_it_is_and_for_the_best() -> None:
     html = page()
     assert html.count('<polyline class="line"') == 4 and html.count('<polyline class="line high"') == 2
-    assert "2 group.instance.id=each</li>" in html, "the key names lines by number and variant"
+    assert "2 group.<wbr>instance.<wbr>id=<wbr>each</li>" in html, "the key names lines by number and variant"

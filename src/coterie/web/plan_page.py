@@ -5,6 +5,7 @@ One file of HTML that needs nothing else, in the style of the report.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -34,7 +35,9 @@ MORE = """
 .key i { display: inline-block; width: .8em; height: .8em; margin-right: .4em; border-radius: 2px;
   background: hsl(var(--hue) 60% 45%); }
 .key .ring { background: none; border: 2px solid; border-radius: 50%; }
-.rebalances .variant { min-width: min(16rem, 45vw); overflow-wrap: anywhere; }
+.rebalances .variant { min-width: min(18rem, 45vw); } p, li, .variant { overflow-wrap: break-word; min-width: 0; }
+.wide .plot { min-width: 0; width: 100%; }
+@media (max-width: 40rem) { .plot text, .picture.plot .tick { font-size: 25px; } .plot .axis { display: none; } }
 .best td { font-weight: 600; } pre { white-space: pre-wrap; }
 """
 AS_IT_IS_HUE, BEST_HUE, OTHER_HUE = colour_of(0), colour_of(2), colour_of(1)
@@ -66,7 +69,7 @@ class PlanPage:
                 f"<style>{STYLE}{PICTURE_STYLE}{MORE}</style></head><body>",
                 f"<h1>{escape(self.title)}</h1>",
                 f'<p class="faint">{escape(self.question)}; {self._worlds} simulated worlds</p>',
-                f"<h2>Recommendation</h2><p>{escape(self.recommendation)}</p>",
+                f"<h2>Recommendation</h2><p>{_breakable(self.recommendation)}</p>",
                 f"<pre>{escape(chr(10).join(self.paste))}</pre>" if self.paste else "",
                 "<h2>What it costs</h2><p class='faint'>Median over seeds, and from p10 to p90 in brackets.</p>",
                 self._table(),
@@ -86,7 +89,7 @@ class PlanPage:
         head = "".join(f'<th title="{escape(one.what)}">{escape(one.title)}</th>' for one in COSTS.values())
         rows = "".join(
             f"<tr{' class=best' if one is self.best else ''}><td class=n>{number}</td>"
-            f'<td class="variant">{escape(one.question.name)}</td>'
+            f'<td class="variant">{_breakable(one.question.name)}</td>'
             + "".join(f'<td class="n">{escape(one.spread(name).text)}</td>' for name in COSTS)
             + "</tr>"
             for number, one in enumerate(self.forecasts, 1)
@@ -172,7 +175,8 @@ class PlanPage:
             if not any(a <= x and b <= y and (a, b) != (x, y) for *_, a, b in points)
         }
         yield f"<h2>The frontier: {escape(COSTS[one].title)} and {escape(COSTS[two].title)}</h2>"
-        yield "<p class='faint'>A dot is a variant, with its number in the table (medians). The lower and the further "
+        yield "<p class='faint'>A dot is a variant, with its number in the table. Across: the median of "
+        yield f"{escape(COSTS[one].title)}; up: of {escape(COSTS[two].title)}. The lower and the further "
         yield "left, the better. An outlined dot is on the frontier: no other variant is better in one cost without "
         yield "being worse in the other.</p>"
         best = [(BEST_HUE, "recommended")] if self.best is not self.forecasts[0] else []
@@ -181,13 +185,14 @@ class PlanPage:
         yield _opened(TOP + HIGH + BELOW, f"{COSTS[one].title} and {COSTS[two].title}")
         yield f'<line class="grid" x1="{LEFT}" x2="{LEFT}" y1="{TOP}" y2="{TOP + HIGH}"/>'
         yield f'<line class="grid" x1="{LEFT}" x2="{LEFT + wide}" y1="{TOP + HIGH}" y2="{TOP + HIGH}"/>'
-        yield f'<text class="tick" x="{LEFT + wide}" y="{TOP + HIGH + 32}" text-anchor="end">{COSTS[one].title}</text>'
-        yield f'<text class="tick" x="{LEFT}" y="{TOP - 12}">{COSTS[two].title}</text>'
+        right, below = LEFT + wide, TOP + HIGH + 32
+        yield f'<text class="tick axis" x="{right}" y="{below}" text-anchor="end">{COSTS[one].title}</text>'
+        yield f'<text class="tick axis" x="{LEFT}" y="{TOP - 12}">{COSTS[two].title}</text>'
         for share in (0.0, 0.5, 1.0):
             x, y = LEFT + wide * share, TOP + HIGH * (1 - share)
-            below, beside = figure(most_x * share), figure(most_y * share)
-            yield f'<text class="tick" x="{x}" y="{TOP + HIGH + 16}" text-anchor="middle">{below}</text>'
-            yield f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{beside}</text>'
+            across, up = figure(most_x * share), figure(most_y * share)
+            yield f'<text class="tick" x="{x}" y="{TOP + HIGH + 16}" text-anchor="middle">{across}</text>'
+            yield f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{up}</text>'
         yield f'<polyline class="stairs" points="{_stairs(list(front.values()))}"/>'
         for number, forecast, x, y in points:
             at_x, at_y = place(x, y)
@@ -204,16 +209,21 @@ class PlanPage:
         yield "</svg></div>"
 
 
+def _breakable(name: str) -> str:
+    """Return a name of settings that may be broken behind its dots and equals signs, on a narrow screen."""
+    return re.sub(r"(?<=[a-z])([.=])(?=\w)", r"\1<wbr>", escape(name))
+
+
 def _opened(height: int, title: str) -> str:
     return (
-        f'<div class="wide"><svg class="picture" xmlns="{SVG}" viewBox="0 0 {WIDTH} {height}" role="img">'
+        f'<div class="wide"><svg class="picture plot" xmlns="{SVG}" viewBox="0 0 {WIDTH} {height}" role="img">'
         f"<title>{escape(title)}</title>"
     )
 
 
 def _key(colours: Sequence[tuple[int, str]], ring: str = "") -> str:
     """Return what the colours mean. It is no part of the picture, so that it can wrap on a narrow screen."""
-    rows = [f'<li><i style="--hue:{hue}"></i>{escape(name)}</li>' for hue, name in colours]
+    rows = [f'<li><i style="--hue:{hue}"></i>{_breakable(name)}</li>' for hue, name in colours]
     return f'<ul class="key">{"".join(rows)}{f"<li><i class=ring></i>{escape(ring)}</li>" if ring else ""}</ul>'
 
 
