@@ -145,26 +145,13 @@ class Killer:
             del self._at[0]
             kill_hard(self._rng.choice(found))
             self.killed.append(what)
-            print(f"kill -9 after {rows} rows: {what}", file=sys.stderr, flush=True)
+            print(f"kill -9 after {rows} rows: {what}", flush=True)
 
     def _python_workers(self) -> list[int]:
         """Return the workers that daemons have forked, which run the worlds: their parents are Python too."""
-        lines = {pid: line for session in self._cluster.workers for pid, line in _everywhere(session).items()}
+        lines = {pid: line for session in self._cluster.workers for pid, line in processes_of(session).items()}
         daemons = {pid for pid, line in lines.items() if PYTHON_WORKER in line}
         return sorted(pid for pid in daemons if _parent(pid) in daemons)
-
-
-def _everywhere(root: int) -> dict[int, str]:
-    """Return all descendants: a daemon of Python workers has a session of its own."""
-    parents, lines = {}, {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, IndexError):
-            parents[int(path.name)] = _parent(int(path.name))
-            lines[int(path.name)] = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    found = {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return {pid: lines[pid] for pid in found if pid in lines}
 
 
 def _parent(pid: int) -> int:

@@ -35,9 +35,11 @@ MORE = """
 .key i { display: inline-block; width: .8em; height: .8em; margin-right: .4em; border-radius: 2px;
   background: hsl(var(--hue) 60% 45%); }
 .key .ring { background: none; border: 2px solid; border-radius: 50%; }
-.rebalances .variant { min-width: min(18rem, 45vw); } p, li, .variant { overflow-wrap: break-word; min-width: 0; }
+.rebalances .variant { min-width: min(18rem, 45vw); overflow-wrap: break-word; } h2, p, li, pre {
+  overflow-wrap: anywhere; min-width: 0; }
 .wide .plot { min-width: 0; width: 100%; }
-@media (max-width: 40rem) { .plot text, .picture.plot .tick { font-size: 25px; } .plot .axis { display: none; } }
+@media (max-width: 40rem) { .plot text, .picture.plot .tick { font-size: 25px; } .plot .axis { display: none; }
+  .plot circle { r: 9px; } }
 .best td { font-weight: 600; } pre { white-space: pre-wrap; }
 """
 AS_IT_IS_HUE, BEST_HUE, OTHER_HUE = colour_of(0), colour_of(2), colour_of(1)
@@ -110,7 +112,7 @@ class PlanPage:
         for name, owners in self.owners.items():
             partitions = sorted({one.partition for one in owners.intervals})[:MOST_ROWS]
             shown = [one for one in owners.intervals if one.partition in set(partitions)]
-            yield f"<h2>Who owns which partition: {escape(name)}</h2>"
+            yield f"<h2>Who owns which partition: {_breakable(name)}</h2>"
             yield f'<div class="wide">{picture(shown, owners.rebalances, MemberNames(owners.joins))}</div>'
 
     def _lag(self) -> Iterator[str]:
