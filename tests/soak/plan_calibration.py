@@ -383,9 +383,9 @@ def measured(stage: Stage, begin_ms: int, end_ms: int, history: GroupHistory | N
         detection,
         max(took) / 1_000 if took else None,
         median(stage.restarts_s) if stage.restarts_s else None,
-        lag and lag.worst_s,
-        lag and lag.worst_records,
-        lag and lag.duplicates,
+        lag.worst_s if lag else None,
+        lag.worst_records if lag else None,
+        lag.duplicates if lag else None,
     )
 
 
