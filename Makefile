@@ -17,7 +17,7 @@ RUNS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer spark-connector bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration bench-pipeline-size pipeline-delta
+.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer spark-connector bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration plan-sweep bench-pipeline-size pipeline-delta
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ watch-soak: venv ## kill coterie watch 30 times while groups commit and rebalanc
 
 plan-calibration: venv ## ten situations with real members on both brokers, and what coterie plan says about them; needs Java, takes ten minutes (RUNS=, ONLY="crash-eager,deploy-eager")
 	for broker in coterie apache; do PYTHONPATH=tests $(BIN)/python tests/soak/plan_calibration.py --on $$broker --runs $(or $(RUNS),1) $(if $(ONLY),--only $(ONLY)) $(ARGS); done
+
+plan-sweep: venv ## worlds of coterie plan on Spark: the rate on one core and on two, and the same rows while executors and Python workers are killed; needs Java, takes eight minutes (WORLDS=120, SEED=)
+	PYTHONPATH=tests $(BIN)/python tests/soak/plan_sweep.py --worlds $(or $(WORLDS),120) $(if $(SEED),--seed $(SEED)) --json bench/results/plan_sweep.json $(ARGS)
 
 corruption: venv ## every file of a data directory, damaged in every way, after a stop and after kill -9: each damage is repaired, refused or reported (SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/corruption.py $(if $(SEED),--seed $(SEED))

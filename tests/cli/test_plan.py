@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import pickle
+import socket
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,9 +15,11 @@ from typer.testing import CliRunner, Result
 
 from coterie import Broker, Consumer, Producer
 from coterie.cli.app import app
+from coterie.cli.plan_worlds import Progress, check_master
 from coterie.client.admin import Admin, NewTopic
-from coterie.forecast import Deploy, Question, parse_group, simulate_group
-from coterie.forecast.variants import World
+from coterie.errors import CoterieError
+from coterie.forecast import Deploy, Question, parse_group
+from coterie.forecast.variants import Outcome, World, outcome_of
 
 GROUP = """
 group = "orders"
@@ -83,18 +87,104 @@ def test_a_page_and_a_table_are_written(file: Path, tmp_path: Path) -> None:
     assert all(row["rebalances"] == "0" for row in rows if row["variant"] != "as it is")
 
 
-def test_ctrl_c_keeps_what_has_ended(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = simulate_group
+def interrupt_after(worlds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C when so many worlds have ended."""
+    ran: list[World] = []
 
-    def interrupted(*world: object) -> object:
-        if world[1] == 2:
+    def interrupted(world: World) -> Outcome:
+        if len(ran) == worlds:
             raise KeyboardInterrupt
-        return run(*world)  # type: ignore[arg-type]
+        ran.append(world)
+        return outcome_of(world)
 
-    monkeypatch.setattr("coterie.cli.plan.simulate_group", interrupted)
-    found = plan("crash", file, "--seeds", "0-9", "--jobs", 1)
+    monkeypatch.setattr("coterie.cli.plan_worlds.outcome_of", interrupted)
+
+
+def test_ctrl_c_keeps_what_has_ended_and_says_what_is_missing(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two seeds have both variants. The row of the fifth world is kept too, though the answer cannot use it."""
+    interrupt_after(5, monkeypatch)
+    more = ("--compare", "session.timeout.ms=6000", "--seeds", "0-9", "--jobs", 1, "--out", tmp_path)
+    found = plan("crash", file, *more)
     assert found.exit_code == 130
-    assert "rests on 2 of 10 seeds" in found.stderr and "as it is" in found.stdout
+    assert "interrupted: 5 of 20 worlds ran" in found.stderr and "as it is" in found.stdout
+    assert "rests on 2 of 10 seeds" in found.stderr and "8 are missing, from 2 on" in found.stderr
+    with (tmp_path / "worlds.csv").open() as table:
+        assert [row["seed"] for row in csv.DictReader(table)] == ["0", "0", "1", "1", "2"]
+    assert "2 seeds" in found.stdout and (tmp_path / "plan.html").exists()
+
+
+def test_ctrl_c_before_a_seed_is_complete_keeps_the_rows_and_gives_no_answer(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_after(1, monkeypatch)
+    found = plan("crash", file, "--compare", "session.timeout.ms=6000", "--jobs", 1, "--out", tmp_path)
+    assert found.exit_code == 130 and "VARIANT" not in found.stdout
+    assert "1 of 20 worlds ran" in found.stderr and "there is no answer" in found.stderr
+    assert str(tmp_path / "worlds.csv") in found.stderr
+    assert len((tmp_path / "worlds.csv").read_text().splitlines()) == 2
+
+
+def test_a_mistake_that_only_a_world_shows_is_named(file: Path) -> None:
+    found = plan("slow", file, "--set", "max.poll.interval.ms=1", "--seeds", "0-3", "--jobs", 2)
+    assert found.exit_code == 1 and "does not settle" in found.stderr
+
+
+def test_progress_has_worlds_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first line after a second has no estimate; in a log the others are ten seconds apart."""
+    times = iter([0.0, 0.5, 2.0, 3.0, 12.0, 250.0, 500.0, 501.0])
+    progress = Progress(6, lambda: next(times))
+    for _ in range(6):
+        progress.another()
+    progress.end()
+    assert capsys.readouterr().err.splitlines() == [
+        "2 of 6 worlds",
+        "4 of 6 worlds, 0.3 worlds/s, about 6 s left",
+        "5 of 6 worlds, 0.0 worlds/s, about 50 s left",
+        "6 of 6 worlds in 8 min 21 s, 0.0 worlds/s",
+    ]
+
+
+def test_what_takes_less_than_a_second_has_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter([0.0, 0.1, 0.2, 0.3])
+    progress = Progress(2, lambda: next(times))
+    progress.another()
+    progress.another()
+    progress.end()
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("master", "why"),
+    [
+        ("nonsense", r"no such master; give local\[2\]"),
+        ("local[two]", "no such master"),
+        ("spark://head", "'head' is not HOST:PORT"),
+        ("spark://127.0.0.1:1", "cannot be reached: 127.0.0.1:1: Connection refused. Start the master"),
+    ],
+)
+def test_a_master_that_cannot_be_used_is_named_at_once(master: str, why: str) -> None:
+    with pytest.raises(CoterieError, match=why):
+        check_master(master)
+
+
+def test_masters_that_spark_has_are_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        masters = ("local", "local[2]", "local[*]", "local[2,4]", "yarn", "k8s://https://h:1")
+        for master in (*masters, f"spark://127.0.0.1:1,127.0.0.1:{head.getsockname()[1]}"):
+            check_master(master)
+
+
+def test_without_java_or_pyspark_the_message_says_what_to_do(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    no_java = plan("crash", file, "--spark", "--out", tmp_path / "out")
+    assert no_java.exit_code == 1 and "Java 17" in no_java.stderr and "Without --spark".lower() in no_java.stderr
+    monkeypatch.setitem(sys.modules, "coterie.spark.sweep", None)
+    no_spark = plan("crash", file, "--spark", "--out", tmp_path / "out")
+    assert no_spark.exit_code == 1 and "pip install" in no_spark.stderr and "Without --spark" in no_spark.stderr
 
 
 @pytest.mark.parametrize(
@@ -105,6 +195,7 @@ def test_ctrl_c_keeps_what_has_ended(file: Path, monkeypatch: pytest.MonkeyPatch
         (("--compare", "session.timeout.mss=1"), "session.timeout.ms"),
         (("--at-most", "lag=1"), "worst_lag_s@p99=10"),
         (("--spark",), "--spark needs --out"),
+        (("--master", "local[2]"), "add --spark"),
         (("--seeds", "a"), "list of numbers"),
     ],
 )
@@ -122,6 +213,9 @@ def test_a_file_that_is_no_group_says_what_is_wrong(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         found = plan("steady", tmp_path / name)
         assert found.exit_code == 1 and why in found.stderr, found.stderr
+    for missing in (tmp_path / "none.toml", tmp_path):
+        found = plan("steady", missing)
+        assert found.exit_code == 1 and str(missing) in found.stderr and "coterie plan group NAME" in found.stderr
 
 
 def test_tune_searches_and_says_what_it_found(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,15 @@ def test_the_search_leaves_out_sessions_that_cannot_meet_the_detection() -> None
     assert any(one.model.is_static for one in tried) and any("group.protocol" in one.model.settings for one in tried)
 
 
+def test_the_search_leaves_out_what_only_spells_out_a_default() -> None:
+    """A session of 10 s is what the group has, and a heartbeat of 3 s is Kafka's default."""
+    model = MODEL.with_settings({"session.timeout.ms": "10000"})
+    names = [one.name for one in candidates(Question(model, Deploy()), [])]
+    assert "session.timeout.ms=10000, heartbeat.interval.ms=3000" not in names
+    assert "session.timeout.ms=15000, heartbeat.interval.ms=3000" in names
+    assert "group.instance.id=each, session.timeout.ms=10000, heartbeat.interval.ms=3000" in names
+
+
 def test_the_search_tries_all_with_few_seeds_and_the_best_with_all() -> None:
     """Here a session costs as many partition-seconds as it has seconds: the shortest is the best."""
     ran: list[World] = []

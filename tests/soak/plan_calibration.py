@@ -5,6 +5,10 @@ partitions and lose them; the coordinator's own record of rebalances and removed
 reads it. Then the same situation is simulated. A figure is right if it differs by at most 20 % or one heartbeat
 interval (detection, longest rebalance), or by 30 % (unread partition-seconds), from the median of the forecast.
 
+With --records, records are produced in every situation. Members write down each record that they process, with the
+time, so that lag and duplicates are measured too: a record is late from the moment it was sent until it was processed
+for the first time. A lag is right if it differs by at most 30 % or a second, duplicates by at most 30 % or ten.
+
 Heartbeats of a fresh group are all sent at the same moment. In a group that has run for long they are not, so each
 process is stopped for one to two heartbeat intervals before the situation begins.
 
@@ -22,7 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -96,6 +100,8 @@ class Stage:
     restarts_s: list[float] = field(default_factory=list)
     created_ms: dict[int, int] = field(default_factory=dict)
     """When partitions were created that were not there at the begin."""
+    sent_ms: list[int] = field(default_factory=list)
+    """When each record was sent."""
 
     @property
     def topic(self) -> str:
@@ -169,7 +175,8 @@ class Stage:
             with Producer(bootstrap_servers=self.bootstrap, linger_ms=0) as producer:
                 number = 0
                 while not ends.wait(1 / RECORDS_PER_S):
-                    producer.send(self.topic, str(number), partition=number % self.size.partitions)
+                    self.sent_ms.append(now_ms())
+                    producer.send(self.topic, str(self.sent_ms[-1]), partition=number % self.size.partitions)
                     number += 1
 
         thread = threading.Thread(target=produce)
@@ -207,6 +214,35 @@ class Stage:
         for number, spans in owned.items():
             total += _uncovered(spans, max(from_ms, self.created_ms.get(number, from_ms)), to_ms)
         return total / 1_000
+
+    def lag(self, from_ms: int, to_ms: int) -> Lag | None:
+        """Return the lag by what members wrote down, or None if there were no records."""
+        if not self.sent_ms:
+            return None
+        first_ms: dict[tuple[int, int], int] = {}
+        duplicates, worst_ms = 0, 0
+        consumed = [event for one in self.started for event in one.read().events if event["event"] == "consumed"]
+        for event in sorted(consumed, key=lambda event: int(event["at_ms"])):
+            for _, partition, offset, value in event["records"]:
+                at_ms = first_ms.setdefault((partition, offset), event["at_ms"])
+                if at_ms != event["at_ms"]:
+                    duplicates += event["at_ms"] >= from_ms
+                elif from_ms <= at_ms <= to_ms:
+                    worst_ms = max(worst_ms, at_ms - int(value))
+        steps = sorted([*((at_ms, 1) for at_ms in self.sent_ms), *((at_ms, -1) for at_ms in first_ms.values())])
+        waiting = most = 0
+        for at_ms, step in steps:
+            waiting += step
+            if from_ms <= at_ms <= to_ms:
+                most = max(most, waiting)
+        return Lag(most, worst_ms / 1_000, duplicates)
+
+
+@dataclass(frozen=True)
+class Lag:
+    worst_records: int
+    worst_s: float
+    duplicates: int
 
 
 def _uncovered(spans: list[tuple[int, int]], from_ms: int, to_ms: int) -> int:
@@ -297,6 +333,9 @@ class Measured:
     detection_s: float | None
     longest_rebalance_s: float | None
     restart_s: float | None
+    worst_lag_s: float | None = None
+    worst_lag_records: int | None = None
+    duplicates: int | None = None
 
 
 def measure(situation: Situation, stage: Stage) -> tuple[Stage, int, int]:
@@ -337,12 +376,16 @@ def measured(stage: Stage, begin_ms: int, end_ms: int, history: GroupHistory | N
         for stay in history.stays if history else []:
             if stay.client_id == member.client_id and stay.departure.value == Departure.SESSION_EXPIRED:
                 detection = ((stay.gone_ms.value or 0) - (member.ended_ms or 0)) / 1_000
+    lag = stage.lag(begin_ms, end_ms)
     return Measured(
         len(rebalances) if rebalances is not None else None,
         round(stage.unread_s(begin_ms, end_ms), 2),
         detection,
         max(took) / 1_000 if took else None,
         median(stage.restarts_s) if stage.restarts_s else None,
+        lag.worst_s if lag else None,
+        lag.worst_records if lag else None,
+        lag.duplicates if lag else None,
     )
 
 
@@ -372,7 +415,8 @@ def forecast(situation: Situation, size: Size, restart_s: float | None) -> Forec
     return Forecast(question, [simulate_group(question, seed) for seed in SEEDS])
 
 
-HEADS = ("rebalances", "unread_s", "detection_s", "longest_rebalance_s")
+LAGS = ("worst_lag_s", "worst_lag_records", "duplicates")
+HEADS = ("rebalances", "unread_s", "detection_s", "longest_rebalance_s", *LAGS)
 
 
 def judged(found: list[Measured], simulated: Forecast, heartbeat_s: float) -> dict[str, dict[str, Any]]:
@@ -381,7 +425,7 @@ def judged(found: list[Measured], simulated: Forecast, heartbeat_s: float) -> di
     for head in HEADS:
         values = [value for one in found if (value := getattr(one, head)) is not None]
         spread = simulated.spread(head)
-        if not values and not spread.values:
+        if not values and (not spread.values or head in LAGS):
             continue
         real = median(values) if values else None
         said = spread.median
@@ -399,6 +443,8 @@ def _agrees(head: str, real: float | None, said: float | None, heartbeat_s: floa
         return off <= max(0.2 * said, heartbeat_s)
     if head == "unread_s":
         return off <= 0.3 * said
+    if head in LAGS:
+        return off <= max(0.3 * said, {"worst_lag_s": 1, "worst_lag_records": RECORDS_PER_S, "duplicates": 10}[head])
     return off <= 1
 
 
@@ -412,12 +458,16 @@ def main() -> int:
     for each in fields(Size):
         option = f"--{each.name.replace('_', '-')}"
         parser.add_argument(option, type=type(each.default), default=each.default)
+    parser.add_argument("--records", action="store_true", help="produce records in every situation: measures the lag")
     parser.add_argument("--json", type=Path, help="add the results to this file")
     options = parser.parse_args()
     names = [one for one in options.only.split(",") if one] or list(SITUATIONS)
     unknown = set(names) - set(SITUATIONS)
     if unknown:
         parser.error(f"unknown situations {', '.join(sorted(unknown))}; there are {', '.join(SITUATIONS)}")
+    situations = {
+        name: replace(SITUATIONS[name], has_records=SITUATIONS[name].has_records or options.records) for name in names
+    }
     size = Size(**{each.name: getattr(options, each.name) for each in fields(Size)})
     played: dict[str, list[tuple[Stage, int, int]]] = {}
     with (
@@ -430,7 +480,7 @@ def main() -> int:
                 for number in range(options.runs):
                     rng = Random(f"{options.seed} {name} {number}")
                     print(f"{name}, run {number + 1} of {options.runs}", file=sys.stderr, flush=True)
-                    group, situation = f"{name}-{number}", SITUATIONS[name]
+                    group, situation = f"{name}-{number}", situations[name]
                     stage = Stage(
                         broker.bootstrap, Path(directory), group, options.library, situation.settings, size, rng
                     )
@@ -450,16 +500,18 @@ def main() -> int:
             name: [measured(stage, begin, end, histories.get(stage.group)) for stage, begin, end in runs]
             for name, runs in played.items()
         }
-    return report(options, size, results)
+    return report(options, size, situations, results)
 
 
-def report(options: argparse.Namespace, size: Size, results: Mapping[str, list[Measured]]) -> int:
+def report(
+    options: argparse.Namespace, size: Size, situations: Mapping[str, Situation], results: Mapping[str, list[Measured]]
+) -> int:
     wrong = 0
     kept: dict[str, Any] = {}
     print(f"{options.library} members on {options.on}: measured, and simulated as median (p10-p90)")
     for name, found in results.items():
         restarts = [one.restart_s for one in found if one.restart_s is not None]
-        simulated = forecast(SITUATIONS[name], size, median(restarts) if restarts else None)
+        simulated = forecast(situations[name], size, median(restarts) if restarts else None)
         rows = judged(found, simulated, size.heartbeat_ms / 1_000)
         kept[name] = {**rows, "restart_s": restarts}
         cells = []
@@ -471,7 +523,8 @@ def report(options: argparse.Namespace, size: Size, results: Mapping[str, list[M
         print(f"  {name:22} " + "; ".join(cells))
     if options.json is not None:
         before = json.loads(options.json.read_text()) if options.json.exists() else {}
-        before.setdefault(f"{options.library} on {options.on}", {}).update(kept)
+        title = f"{options.library} on {options.on}{', with records' if options.records else ''}"
+        before.setdefault(title, {}).update(kept)
         options.json.write_text(json.dumps(before, indent=1) + "\n")
     print(f"{wrong} figures differ by more than their bound")
     return 1 if wrong else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,8 @@ import pytest
 
 from clients.harness import wait_until
 from coterie.forecast import Crashes, Question, parse_group, simulate_group
-from coterie.spark.sweep import SCHEMA, _row, with_retries
+from coterie.spark.sweep import PART_ROWS, SCHEMA, Table, sizes, with_retries
+from coterie.structs import asdict
 from spark.conftest import in_the_soak
 
 GROUP = {
@@ -22,16 +22,16 @@ GROUP = {
     "topics": {"t": {"partitions": 6, "records_per_s": 60}},
     "settings": {"session.timeout.ms": 8_000},
 }
-SEEDS = 24
+SEEDS = 60
 
 
 @pytest.mark.parametrize(
     ("master", "wanted"),
     [
-        ("local[2]", "local[2,4]"),
-        ("local[*]", "local[*,4]"),
-        ("local", "local[1,4]"),
-        ("local[2,8]", "local[2,8]"),
+        ("local[2]", "local[2,8]"),
+        ("local[*]", "local[*,8]"),
+        ("local", "local[1,8]"),
+        ("local[2,3]", "local[2,3]"),
         ("spark://head:7077", "spark://head:7077"),
     ],
 )
@@ -39,25 +39,39 @@ def test_a_local_master_tries_a_task_again(master: str, wanted: str) -> None:
     assert with_retries(master) == wanted
 
 
-def test_a_row_has_the_columns_of_the_table() -> None:
-    question = Question(parse_group(GROUP, "test"), Crashes())
-    row = dict(zip(SCHEMA.fieldNames(), _row((7, question, 1)), strict=True))
-    cost = simulate_group(question, 1)
-    assert row["world"] == 7 and row["variant"] == "as it is" and row["unread_s"] == cost.unread_s
-    kinds = {"bigint": int, "double": float, "boolean": bool, "string": str, "array<double>": list}
-    for field in SCHEMA.fields:
-        assert row[field.name] is None or type(row[field.name]) is kinds[field.dataType.simpleString()], field
+def test_a_table_has_the_rows_in_files_and_replaces_an_earlier_one(tmp_path: Path) -> None:
+    cost = simulate_group(Question(parse_group(GROUP, "test"), Crashes()), 1)
+    for rows in (PART_ROWS + 1, 1):
+        table = Table(tmp_path)
+        for number in range(rows):
+            table.add(number, "as it is", cost)
+        assert pq.read_table(tmp_path).num_rows == rows // PART_ROWS * PART_ROWS, "full files are written at once"
+        table.write()
+        read = pq.read_table(tmp_path)
+        assert read.schema.equals(SCHEMA) and read["world"].to_pylist() == list(range(rows))
+    assert read.to_pylist() == [{"world": 0, "variant": "as it is"} | asdict(cost)]
+
+
+@pytest.mark.parametrize(
+    ("worlds", "cores", "wanted"), [(1, 2, (1, 4)), (60, 2, (3, 12)), (2_000, 2, (4, 16)), (2_000, 100, (2, 400))]
+)
+def test_tasks_are_small_if_there_are_few_worlds(worlds: int, cores: int, wanted: tuple[int, int]) -> None:
+    assert sizes(worlds, cores) == wanted
 
 
 _PROGRAM = f"""
-import json, sys
+import sys
+from pathlib import Path
 from coterie.forecast import Crashes, Question, parse_group
-from coterie.spark.sweep import sweep
-from coterie.structs import asdict
+from coterie.spark.sweep import Sweep
 question = Question(parse_group({GROUP!r}, "test"), Crashes())
 worlds = [(question, seed) for seed in range({SEEDS})]
-costs = sweep(worlds, sys.argv[1], "local[2]", lambda text: print(text, file=sys.stderr, flush=True))
-print(json.dumps([[one.seed, one.unread_s, one.rebalances, one.duplicates] for one in costs]))
+sweep = Sweep(Path(sys.argv[1]), "local[2]", lambda text: print(text, file=sys.stderr, flush=True))
+try:
+    for cost in sweep(worlds):
+        print(cost.seed, cost.unread_s, cost.rebalances, cost.duplicates, flush=True)
+finally:
+    sweep.close()
 """
 
 
@@ -65,19 +79,34 @@ print(json.dumps([[one.seed, one.unread_s, one.rebalances, one.duplicates] for o
 @pytest.mark.real_time
 def test_a_killed_worker_costs_time_and_nothing_else(tmp_path: Path) -> None:
     """The workers are killed as soon as there are tasks; Spark runs those tasks again."""
-    out = tmp_path / "worlds.parquet"
     program = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", _PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     killed = _kill_workers(program.pid, 240)
     told, errors = program.communicate(timeout=300)
     assert program.returncode == 0, errors
     assert killed, "no worker was killed: the test has shown nothing"
     question = Question(parse_group(GROUP, "test"), Crashes())
-    for seed, unread_s, rebalances, duplicates in json.loads(told):
-        cost = simulate_group(question, seed)
-        assert (unread_s, rebalances, duplicates) == (cost.unread_s, cost.rebalances, cost.duplicates)
-    assert pq.read_table(out).num_rows == SEEDS
+    wanted = [simulate_group(question, seed) for seed in range(SEEDS)]
+    assert told.splitlines() == [f"{one.seed} {one.unread_s} {one.rebalances} {one.duplicates}" for one in wanted]
+    assert pq.read_table(tmp_path / "worlds-1.parquet").num_rows == SEEDS
+
+
+@in_the_soak
+@pytest.mark.real_time
+def test_ctrl_c_keeps_the_rows_that_have_arrived(tmp_path: Path) -> None:
+    """It is pressed at the fifth row; what is written are the rows up to it, or a few more."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    told = [program.stdout.readline() for _ in range(5)]
+    program.send_signal(signal.SIGINT)
+    rest, errors = program.communicate(timeout=120)
+    assert program.returncode not in (0, None) and "KeyboardInterrupt" in errors, errors
+    kept = pq.read_table(tmp_path / "worlds-1.parquet")
+    assert len(told) + len(rest.splitlines()) <= kept.num_rows < SEEDS
+    assert kept["world"].to_pylist() == list(range(kept.num_rows))
 
 
 def _kill_workers(root: int, within_s: float) -> int:

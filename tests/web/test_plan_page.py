@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.forecast import Deploy, Forecast, Origin, Question, WorldCost, parse_group, variants_of
-from coterie.web.plan_page import PlanPage
+from coterie.web.plan_page import PlanPage, _labels
 
 QUESTION = Question(
     parse_group({"members": 2, "topics": {"t<b>": {"partitions": 2, "records_per_s": 1}}}, "t"), Deploy()
@@ -52,6 +52,17 @@ def test_the_frontier_outlines_what_no_other_variant_beats() -> None:
     assert any("group.instance.id=each" in line for line in front) and any("deploy.batch=2" in line for line in front)
 
 
-def test_the_lag_is_drawn_for_the_group_as_it_is_and_for_the_best() -> None:
+def test_dots_have_the_numbers_of_the_table_and_near_ones_share_a_label() -> None:
+    assert list(_labels([(1, 10.0, 10.0), (2, 200.0, 50.0), (3, 12.0, 8.0)])) == [
+        ("1, 3", 12.0, 8.0),
+        ("2", 200.0, 50.0),
+    ]
     html = page()
-    assert html.count('<polyline class="line"') == 4 and html.count('<polyline class="line high"') == 4
+    assert '<td class=n>4</td><td class="variant">max.<wbr>poll.<wbr>records=<wbr>9</td>' in html
+    assert [f">{number}</text>" in html for number in range(1, 5)] == [True] * 4
+
+
+def test_the_lag_has_a_line_for_each_variant_and_p90_for_the_group_as_it_is_and_for_the_best() -> None:
+    html = page()
+    assert html.count('<polyline class="line"') == 4 and html.count('<polyline class="line high"') == 2
+    assert "2 group.<wbr>instance.<wbr>id=<wbr>each</li>" in html, "the key names lines by number and variant"

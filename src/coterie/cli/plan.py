@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-import signal
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -19,21 +16,19 @@ import typer
 
 from coterie.cli.diagnosis_sources import CATCH_UP_S, DiagnosisOptions, gather, watching
 from coterie.cli.options import CommandError
-from coterie.cli.output import Rows, show, show_objects
+from coterie.cli.output import Rows, message_of, show, show_objects
+from coterie.cli.plan_worlds import Worlds, WorldsOnSpark, note
 from coterie.cli.sim import parse_numbers
 from coterie.diagnosis.recorded_group import recorded_group
-from coterie.errors import CoterieError
-from coterie.extras import how_to_install
 from coterie.forecast.changes import Change
-from coterie.forecast.costs import COSTS, WorldCost
+from coterie.forecast.costs import COSTS
 from coterie.forecast.group_model import GroupModel, group_file, parse_group, settings_of
-from coterie.forecast.simulated_group import Question, simulate_group, simulate_owners
+from coterie.forecast.simulated_group import Question, simulate_owners
 from coterie.forecast.variants import (
     AS_IT_IS,
     Choice,
     Forecast,
     Requirement,
-    World,
     advice,
     choose,
     forecasts,
@@ -41,15 +36,12 @@ from coterie.forecast.variants import (
     tune,
     variants_of,
 )
-from coterie.java import why_no_java
-from coterie.structs import field_names
 
 if TYPE_CHECKING:
     from coterie.cli.options import OutputChoice
 
-PROGRESS_S = 2.0
 MEASURE_S = 10.0
-PAGE, TABLE = "plan.html", "worlds.csv"
+PAGE = "plan.html"
 SHOWN = ("rebalances", "unassigned_s", "unread_s", "records_delayed", "worst_lag_s", "catch_up_s", "duplicates")
 """The costs of the plain table; `wide` has all."""
 PERCENTILES = (10, 50, 90, 99)
@@ -90,6 +82,8 @@ class PlanOptions:
     ) -> PlanOptions:
         if more["spark"] and more["out"] is None:
             raise CommandError("--spark needs --out DIR: its tables are written there")
+        if more["master"] is not None and not more["spark"]:
+            raise CommandError("--master is of no use without --spark: add --spark, or leave --master out")
         return cls(
             file,
             settings=set_ or (),
@@ -106,28 +100,31 @@ def ask(change: Change, options: PlanOptions) -> None:
     """Forecast a change, and its variants."""
     question = Question(_model(options), change, AS_IT_IS)
     _say_load(question.model)
-    runner = _runner(options)
-    found = forecasts(variants_of(question, options.compare), options.seeds, runner)
-    _answer(found, options, "unread_s", is_interrupted=runner.is_interrupted)
+    with _worlds(options) as run:
+        found = forecasts(variants_of(question, options.compare), options.seeds, run)
+    _answer(found, options, "unread_s", run)
 
 
 def ask_tune(change: Change, options: PlanOptions, minimize: str) -> None:
     """Search for settings."""
     if minimize not in COSTS:
-        raise CommandError(f"--minimize {minimize}: the costs are {', '.join(COSTS)}")
+        raise CommandError(f"--minimize {minimize}: there is no such cost; give one of {', '.join(COSTS)}")
     question = Question(_model(options), change, AS_IT_IS)
     _say_load(question.model)
-    runner = _runner(options)
-    found = tune(question, options.requirements, options.seeds, runner, minimize, _note)
-    _answer(found, options, minimize, is_interrupted=runner.is_interrupted)
+    with _worlds(options) as run:
+        found = tune(question, options.requirements, options.seeds, run, minimize, note)
+    _answer(found, options, minimize, run)
+
+
+def _worlds(options: PlanOptions) -> Worlds:
+    if not options.spark:
+        return Worlds(options.out, options.jobs)
+    assert options.out is not None
+    return WorldsOnSpark(options.out, options.master)
 
 
 def show_group(group: str, *, ledger: Path | None, bootstrap: str | None, config: Path | None, seconds: float) -> None:
     typer.echo(group_file(_recorded(group, ledger, bootstrap, config, seconds)), nl=False)
-
-
-def _note(text: str) -> None:
-    typer.echo(text, err=True)
 
 
 # --- the group --------------------------------------------------------------------------------------------------------
@@ -147,11 +144,18 @@ def _model(options: PlanOptions) -> GroupModel:
 
 
 def _read(file: Path) -> GroupModel:
-    text = file.read_text(encoding="utf-8")
+    how = (
+        "describe the group in TOML or JSON as docs/plan.md shows, or let coterie plan group NAME --bootstrap "
+        "HOST:PORT write the file"
+    )
     try:
+        text = file.read_text(encoding="utf-8")
         data = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CommandError(f"{file} cannot be read: {error}") from None
+    except OSError as error:
+        raise CommandError(f"{message_of(error)}; {how}") from None
+    except ValueError as error:  # no UTF-8, no TOML, no JSON
+        kind = "JSON" if file.suffix == ".json" else "TOML"
+        raise CommandError(f"{file} cannot be read as {kind}: {error}; {how}") from None
     if not isinstance(data, dict):
         raise CommandError(f"{file} is not a group: it must be an object. docs/plan.md has the format")
     return parse_group(data, str(file))
@@ -163,11 +167,11 @@ def _recorded(
     """Read a group from a ledger, or measure a live one for some seconds."""
     sources = DiagnosisOptions(bootstrap, config, ledger=ledger, group=group)
     if not sources.is_live:
-        return recorded_group(gather(sources, _note, time.time_ns() // 1_000_000)[group])
+        return recorded_group(gather(sources, note, time.time_ns() // 1_000_000)[group])
     with watching(sources) as watch:
         watch.catch_up(CATCH_UP_S)
         watch.sample([group])
-        _note(f"measuring group {group} for {seconds:g} s")
+        note(f"measuring group {group} for {seconds:g} s")
         until = time.monotonic() + seconds  # noqa: TID251
         while time.monotonic() < until:  # noqa: TID251
             watch.poll(min(max(until - time.monotonic(), 0.05), 1.0))  # noqa: TID251
@@ -180,88 +184,20 @@ def _recorded(
 
 def _say_load(model: GroupModel) -> None:
     if model.load > 1:
-        _note(
+        note(
             f"the group falls behind without any change: {model.records_per_s:g} records/s need {model.load:.0%} of "
             "the time of its members. Check records_per_s and ms_per_record"
         )
 
 
-# --- the run ----------------------------------------------------------------------------------------------------------
-
-
-def _runner(options: PlanOptions) -> _Local | _OnSpark:
-    return _OnSpark(options) if options.spark else _Local(options.jobs)
-
-
-class _Local:
-    """Runs worlds in this process, or in several."""
-
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        self.is_interrupted = False
-
-    def __call__(self, worlds: Sequence[World]) -> Iterator[WorldCost]:
-        """Run them in order. After Ctrl-C, those that have ended are kept."""
-        began = said = time.monotonic()  # noqa: TID251
-        try:
-            for done, cost in enumerate(self._costs(worlds), 1):
-                yield cost
-                now = time.monotonic()  # noqa: TID251
-                if now - said > PROGRESS_S and done < len(worlds):
-                    said = now
-                    left = (now - began) / done * (len(worlds) - done)
-                    _note(f"{done} of {len(worlds)} worlds, about {left:.0f} s left")
-        except KeyboardInterrupt:
-            self.is_interrupted = True
-
-    def _costs(self, worlds: Sequence[World]) -> Iterator[WorldCost]:
-        if self.is_interrupted:
-            return
-        if self._jobs == 1 or len(worlds) == 1:
-            yield from map(_world, worlds)
-            return
-        pool = ProcessPoolExecutor(self._jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
-        try:
-            yield from pool.map(_world, worlds)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _world(world: World) -> WorldCost:
-    return simulate_group(*world)
-
-
-class _OnSpark:
-    """Runs worlds as tasks of Spark. Its table is a directory of Parquet files for each call."""
-
-    def __init__(self, options: PlanOptions) -> None:
-        assert options.out is not None
-        self._out, self._master = options.out, options.master
-        self.is_interrupted = False
-        self._calls = 0
-
-    def __call__(self, worlds: Sequence[World]) -> Iterable[WorldCost]:
-        try:
-            from coterie.spark.sweep import sweep
-        except ImportError as missing:
-            raise CoterieError(
-                f"{missing}: --spark needs Spark, and Java 17 or later: {how_to_install('spark')}"
-            ) from None
-        no_java = why_no_java("Spark", 17)
-        if no_java is not None:
-            raise CoterieError(no_java)
-        self._calls += 1
-        return sweep(worlds, str(self._out / f"worlds-{self._calls}.parquet"), self._master, _note)
-
-
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
-def _answer(found: Sequence[Forecast], options: PlanOptions, minimize: str, *, is_interrupted: bool) -> None:
+def _answer(found: Sequence[Forecast], options: PlanOptions, minimize: str, run: Worlds) -> None:
+    if run.is_interrupted:
+        _say_what_is_missing(found, options, run)
     if not found[0].costs:
         raise typer.Exit(INTERRUPTED)
-    if is_interrupted:
-        _note(f"interrupted: the answer rests on {len(found[0].costs)} of {len(options.seeds)} seeds")
     choice = choose(found, options.requirements, minimize)
     paste = advice(choice)
     if options.output in {"json", "yaml"}:
@@ -271,11 +207,27 @@ def _answer(found: Sequence[Forecast], options: PlanOptions, minimize: str, *, i
     if options.output == "table":
         _print_text(choice, found, paste)
     if options.out is not None:
-        _write(options.out, choice, found, paste, has_table=not options.spark)
-    if is_interrupted:
+        _write(options.out, choice, found, paste)
+    if run.is_interrupted:
         raise typer.Exit(INTERRUPTED)
     if not choice.meets_all:
         raise typer.Exit(1)
+
+
+def _say_what_is_missing(found: Sequence[Forecast], options: PlanOptions, run: Worlds) -> None:
+    whole = len(found[0].costs)
+    text = f"interrupted: {run.ran} of {run.asked} worlds ran"
+    if run.rows_in is not None and run.ran:
+        text += f"; their rows are in {run.rows_in}"
+    missing = options.seeds[whole:]
+    if missing and whole:
+        text += (
+            f". The answer rests on {whole} of {len(options.seeds)} seeds, those that all variants have; "
+            f"{len(missing)} are missing, from {missing[0]} on"
+        )
+    elif missing:
+        text += ". No seed has all variants yet, so there is no answer"
+    note(text)
 
 
 def _rows(found: Sequence[Forecast], output: str) -> Rows:
@@ -342,8 +294,8 @@ def _percentiles(one: Forecast, name: str) -> dict[str, float | str] | str:
     return {key: "never" if value == inf else value for key, value in found.items() if value is not None}
 
 
-def _write(out: Path, choice: Choice, found: Sequence[Forecast], paste: Sequence[str], *, has_table: bool) -> None:
-    """Write the page, and the table of all worlds unless Spark has written it."""
+def _write(out: Path, choice: Choice, found: Sequence[Forecast], paste: Sequence[str]) -> None:
+    """Write the page. The table of all worlds was written as they ended."""
     from coterie.web.plan_page import PlanPage
 
     out.mkdir(parents=True, exist_ok=True)
@@ -360,12 +312,4 @@ def _write(out: Path, choice: Choice, found: Sequence[Forecast], paste: Sequence
         {one.question.name: simulate_owners(one.question, one.costs[0].seed) for one in shown},
     )
     (out / PAGE).write_text(page.html(), encoding="utf-8")
-    _note(str(out / PAGE))
-    if has_table:
-        names = [name for name in field_names(WorldCost) if name != "lag_s"]
-        with (out / TABLE).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["variant", *names])
-            for one in found:
-                writer.writerows([one.question.name, *(getattr(cost, name) for name in names)] for cost in one.costs)
-        _note(str(out / TABLE))
+    note(str(out / PAGE))

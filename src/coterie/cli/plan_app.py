@@ -20,33 +20,70 @@ plan_app = typer.Typer(
     no_args_is_help=True,
     help="Forecast what a change will cost a consumer group, before you make it.\n\n"
     "It simulates the group with Coterie's broker and consumers in virtual time, many times with other chances, and "
-    "prints the median of each cost, with p10 and p90.\n\n"
+    "prints the median of each cost, with p10 and p90. Ctrl-C prints the answer from the worlds so far.\n\n"
+    "Begin with a file that describes the group (docs/plan.md), or let 'coterie plan group' measure one.\n\n"
     "Try it: coterie plan deploy group.toml --compare usual",
 )
 
 File = Annotated[
     Path | None,
-    typer.Argument(metavar="[FILE]", help="The group: TOML or JSON."),
+    typer.Argument(
+        metavar="[FILE]",
+        help="The group, in TOML or JSON: members, topics, rates, settings. coterie plan group writes such a file.",
+    ),
 ]
-Group = Annotated[str | None, typer.Option("--group", "-g", help="A group of a cluster or a ledger, not of FILE.")]
+Group = Annotated[
+    str | None, typer.Option("--group", "-g", help="In place of FILE: a group of --bootstrap or --ledger.")
+]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting that the group has. Repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting for all variants, by its Kafka name. Repeatable."),
 ]
 Compare = Annotated[
     list[str] | None,
-    typer.Option("--compare", metavar="SETTINGS", help="NAME=VALUE,... or usual: also simulate. Repeatable."),
+    typer.Option(
+        "--compare",
+        metavar="SETTINGS",
+        help="Also simulate the group with NAME=VALUE,...; usual: with the usual ones. Repeatable.",
+    ),
 ]
 AtMost = Annotated[
     list[str] | None,
-    typer.Option("--at-most", metavar="COST=NUMBER", help="A bound: worst_lag_s@p99=10. Repeatable."),
+    typer.Option(
+        "--at-most",
+        metavar="COST=NUMBER",
+        help="A bound for a cost, as worst_lag_s@p99=10; exit status 1 if it is not kept. Repeatable.",
+    ),
 ]
-Seeds = Annotated[str, typer.Option("--seeds", metavar="FIRST-LAST", help="Seeds: each is one simulation.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes.", show_default="one per core")]
+Seeds = Annotated[
+    str,
+    typer.Option(
+        "--seeds",
+        metavar="FIRST-LAST",
+        help="Simulate each variant once for each seed: more seeds, steadier percentiles.",
+    ),
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Processes that simulate.", show_default="one per core")
+]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Write a page and tables here.")
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", file_okay=False, help="Write the page plan.html and a row for each world here."
+    ),
 ]
-Spark = Annotated[bool, typer.Option("--spark", help="Simulate with Spark; needs --out.")]
-Master = Annotated[str | None, typer.Option("--master", help="Spark master.", show_default="local[*]")]
+Spark = Annotated[
+    bool,
+    typer.Option(
+        "--spark", help="Simulate as tasks of Spark, for thousands of worlds; needs --out, Spark and Java 17."
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master", help="With --spark: local[2], spark://HOST:PORT, yarn or k8s://URL.", show_default="local[*]"
+    ),
+]
 
 _SHARED: dict[str, tuple[Any, object]] = {
     "group": (Group, None),
@@ -243,9 +280,12 @@ def tune(
 ) -> None:
     """Search for settings that make a deploy and a crash cheap, within bounds.
 
-    It tries protocols, static membership, session timeouts and batch sizes.
+    It tries protocols, static membership, session timeouts and batch sizes: all of them with three seeds, and the
+    best six with all seeds.
 
     Try it: coterie plan tune group.toml --at-most worst_lag_s@p99=10 --at-most detection_s=15
+
+    Try it: coterie plan tune group.toml --seeds 0-272 --spark --master 'local[2]' --out sweep
     """
     from coterie.cli.plan import PlanOptions, ask_tune
     from coterie.forecast.changes import Crashes, Deploy, InTurn

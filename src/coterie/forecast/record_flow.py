@@ -87,12 +87,15 @@ class RecordFlow:
         self._surge: Surge | None = None
         self._turn: dict[str, int] = {}
         """The number of polls of each process, since each begins with another partition."""
+        self._owned: dict[str, list[tuple[Partition, PartitionFlow]]] = {}
+        """What each process reads, until an owner changes: it is asked for at each poll."""
 
     def add(self, topic: str, numbers: Iterable[int], records_per_s: float, now_ms: int) -> None:
         """Add partitions; all of them together get that many records."""
         numbers = list(numbers)
         for number in numbers:
             self.partitions[topic, number] = self._new(records_per_s / len(numbers) / 1_000, now_ms)
+        self._owned.clear()
 
     def grow(self, topic: str, numbers: Iterable[int], records_per_s: float, now_ms: int) -> None:
         """Add partitions to a topic, which has as many records as before: the others get less from now on."""
@@ -138,18 +141,25 @@ class RecordFlow:
 
     def _produced(self, one: PartitionFlow, at_ms: float) -> float:
         """Return the end offset at a time; it is negative before the first record."""
+        if self._surge is None and len(one.rates) == 1:  # almost always, and it is called for each partition and poll
+            since, end, per_ms = one.rates[0]
+            return end + per_ms * (at_ms - since)
         at = self._weighted(at_ms)
         rate = next((rate for rate in reversed(one.rates) if rate.since <= at), one.rates[0])
         return rate.end + rate.per_ms * (at - rate.since)
 
     def _produced_at_ms(self, one: PartitionFlow, offset: float) -> float:
         """Return when the record at an offset was produced."""
+        if self._surge is None and len(one.rates) == 1:
+            since, end, per_ms = one.rates[0]
+            return since + (offset - end) / per_ms if per_ms else inf
         rate = next((rate for rate in reversed(one.rates) if rate.end <= offset), one.rates[0])
         return self._time_of(rate.since + (offset - rate.end) / rate.per_ms) if rate.per_ms else inf
 
     # --- owners
 
     def assigned(self, owner: str, partitions: Collection[Partition], now_ms: int) -> None:
+        self._owned.clear()
         for partition in partitions:
             one = self.partitions.get(partition)
             if one is None:
@@ -161,6 +171,7 @@ class RecordFlow:
 
     def released(self, owner: str, partitions: Collection[Partition], now_ms: int, *, commits: bool) -> None:
         """A process gives partitions up, in order, or it has lost them."""
+        self._owned.clear()
         for partition in partitions:
             one = self.partitions.get(partition)
             if one is None or one.owner != owner:
@@ -185,26 +196,31 @@ class RecordFlow:
         self.totals.delayed += self._produced(one, now_ms) - self._produced(one, one.free_since_ms)
 
     def owned(self, owner: str) -> list[Partition]:
-        return [partition for partition, one in self.partitions.items() if one.owner == owner]
+        return [partition for partition, _ in self._flows_of(owner)]
+
+    def _flows_of(self, owner: str) -> list[tuple[Partition, PartitionFlow]]:
+        found = self._owned.get(owner)
+        if found is None:
+            found = self._owned[owner] = [about for about in self.partitions.items() if about[1].owner == owner]
+        return found
 
     # --- reading
 
     def backlog(self, owner: str, now_ms: int) -> float:
         """Return how many records a process could take now."""
-        mine = (one for one in self.partitions.values() if one.owner == owner)
-        return sum(max(self._produced(one, now_ms) - one.position, 0.0) for one in mine)
+        produced = self._produced
+        return sum(max(produced(one, now_ms) - one.position, 0.0) for _, one in self._flows_of(owner))
 
     def take(self, owner: str, now_ms: int, record_ms: float, most: int) -> Batch:
         """Return the next records of a process, each poll from another partition on."""
         batch = Batch(owner, now_ms, record_ms)
-        owned = self.owned(owner)
+        owned = self._flows_of(owner)
         turn = self._turn[owner] = self._turn.get(owner, -1) + 1
         left = float(most)
         for at in range(len(owned)):
-            partition = owned[(turn + at) % len(owned)]
-            one = self.partitions[partition]
+            partition, one = owned[(turn + at) % len(owned)]
             there = self._produced(one, now_ms) - one.position
-            count = min(there, left)
+            count = min(left, there)
             if count > 0:
                 batch.parts.append((partition, one.position, one.position + count))
                 one.position += count
@@ -215,30 +231,31 @@ class RecordFlow:
 
     def processed(self, batch: Batch, until_ms: int, *, is_whole: bool) -> None:
         """Count the records of a batch that were processed until then."""
-        spent = 0.0
-        budget = inf if is_whole else (until_ms - batch.began_ms)
+        spent, totals, record_ms = 0.0, self.totals, batch.record_ms
+        budget = until_ms - batch.began_ms
         for partition, first, last in batch.parts:
             one = self.partitions[partition]
-            possible = (budget - spent) / batch.record_ms if batch.record_ms else last - first
-            count = min(last - first, max(possible, 0.0))
+            count = last - first
+            if not is_whole and record_ms:
+                count = min(count, max((budget - spent) / record_ms, 0.0))
             if count <= 0:
                 break
             end = first + count
-            self.totals.duplicates += max(min(end, one.done) - first, 0.0)
-            self.totals.processed += count
+            if one.done > first:
+                totals.duplicates += min(end, one.done) - first
+            totals.processed += count
             for offset in (first, end):  # the delay changes steadily in between
-                done_ms = batch.began_ms + spent + (offset - first) * batch.record_ms
+                done_ms = batch.began_ms + spent + (offset - first) * record_ms
                 delay_ms = done_ms - self._produced_at_ms(one, offset)
-                self.totals.worst_delay_ms = max(self.totals.worst_delay_ms, delay_ms)
+                totals.worst_delay_ms = max(totals.worst_delay_ms, delay_ms)
             one.done = max(one.done, end)
-            if one.owner == batch.owner:
-                one.processed = max(one.processed, end)
-            spent += count * batch.record_ms
+            if one.owner == batch.owner and end > one.processed:
+                one.processed = end
+            spent += count * record_ms
 
     def commit(self, owner: str) -> None:
-        for one in self.partitions.values():
-            if one.owner == owner:
-                one.committed = one.processed
+        for _, one in self._flows_of(owner):
+            one.committed = one.processed
 
     # --- lag
 

@@ -10,7 +10,8 @@ from coterie.errors import CoterieError
 from coterie.forecast.changes import Change, Deploy, InTurn
 from coterie.forecast.costs import COSTS, Spread, WorldCost, figure, percentile_name, spread_of
 from coterie.forecast.group_model import ASSUMED, STATIC, STATIC_EACH, GroupModel, settings_of
-from coterie.forecast.simulated_group import Question
+from coterie.forecast.simulated_group import Question, simulate_group
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.structs import replace
 
 AS_IT_IS = "as it is"
@@ -36,6 +37,8 @@ _OF_DEPLOY: Mapping[str, tuple[str, Callable[[str], object]]] = {
 
 World = tuple[Question, int]
 """A question and a seed: one simulation."""
+Outcome = WorldCost | str
+"""What a change costs in a world, or why that world cannot be simulated."""
 Runner = Callable[[Sequence[World]], Iterable[WorldCost]]
 """Runs worlds and returns their costs in the same order."""
 
@@ -49,6 +52,14 @@ class Forecast:
 
     def spread(self, name: str) -> Spread:
         return spread_of(self.costs, name)
+
+
+def outcome_of(world: World) -> Outcome:
+    """Run one world, in whatever process: this is all that a task does."""
+    try:
+        return simulate_group(*world)
+    except CoterieError as error:  # it would be the same if it were tried again
+        return str(error)
 
 
 def forecasts(questions: Sequence[Question], seeds: Sequence[int], run: Runner) -> list[Forecast]:
@@ -261,10 +272,20 @@ def candidates(question: Question, requirements: Sequence[Requirement]) -> Itera
             f"{prefix}heartbeat.interval.ms": str(beat_ms),
         }
         settings = {**kind, **static, **times, **deploy}
-        if all(question.model.settings.get(name) == value for name, value in settings.items()):
-            continue
         shown = (f"{name}={value}" for name, value in settings.items() if not _is_so(question, name, value))
-        yield varied(question, settings, ", ".join(shown))
+        candidate = varied(question, settings, ", ".join(shown))
+        if not _is_same(candidate, question):
+            yield candidate
+
+
+def _is_same(one: Question, other: Question) -> bool:
+    """Return whether two questions have the same settings, also if one of them spells out a default."""
+    return (
+        one.change == other.change
+        and one.model.is_static == other.model.is_static
+        and one.model.consumer_settings() == other.model.consumer_settings()
+        and BrokerSettings.of(one.model.broker_settings()) == BrokerSettings.of(other.model.broker_settings())
+    )
 
 
 def _deploy_of(change: Change) -> Deploy | None:
