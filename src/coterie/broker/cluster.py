@@ -84,7 +84,7 @@ from coterie.broker.transaction_service import (
 from coterie.broker.transactional_writes import AddPartitionsDue, TransactionalWrites
 from coterie.coordinator.classic import HeldBytes
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.consumer.target_assignment import TargetComputed
+from coterie.coordinator.consumer.target_assignment import TargetComputation
 from coterie.coordinator.runtime import GROUP_TIMERS, GroupCoordinator, Timers
 from coterie.coordinator.transactions import TransactionCoordinator
 from coterie.coordinator.wall_clock import WallClock
@@ -175,7 +175,7 @@ class Cluster:
             FlushEnded: self._flush_ended,
             WorkEnded: lambda _event, now_ms: self.changes.ended(now_ms),
             BackgroundTaskEnded: self.cleaner.ended,
-            TargetComputed: self._ask_groups,
+            TargetComputation: self._ask_groups,
             # timers that are due
             **dict.fromkeys(GROUP_TIMERS, self._ask_groups),
             MarkerRetryDue: lambda event, now_ms: event.service.marker_due(event, now_ms),
