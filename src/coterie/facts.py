@@ -188,6 +188,12 @@ class MemberRejoined(Fact):
 
     member_id: str
     metadata: bytes
+    waited_ms: int | None = None
+    """The time from the join to this; None if this is its time."""
+
+    @property
+    def joined_at_ms(self) -> int:
+        return self.at_ms - (self.waited_ms or 0)
 
 
 class MemberReplaced(Fact):

@@ -276,7 +276,7 @@ _ENTRIES: Mapping[type[Fact], _Entry] = {
     facts.AssignmentStored: _assigned,
     facts.MemberAssigned: lambda group, fact: group.took(fact.member_id, owned_by(fact), fact.at_ms),
     facts.JoinPhaseCompleted: _joined,
-    facts.MemberRejoined: lambda group, fact: group.rejoined(fact.member_id, fact.metadata, fact.at_ms),
+    facts.MemberRejoined: lambda group, fact: group.rejoined(fact.member_id, fact.metadata, fact.joined_at_ms),
     facts.MemberReplaced: lambda group, fact: group.renamed(fact.old_member_id, fact.member_id, fact.at_ms),
     facts.MemberLeft: _gone,
     MemberGone: _gone,

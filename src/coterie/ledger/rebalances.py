@@ -388,7 +388,7 @@ _ENTRIES: Mapping[type[Fact], Callable[[GroupBook, Any], None]] = {
     facts.GroupLoaded: _loaded,
     facts.GroupUpgraded: lambda _book, _fact: None,  # the group has a book from then on
     facts.GroupDowngraded: lambda _book, _fact: None,
-    facts.MemberRejoined: lambda book, fact: book.ownership.rejoined(fact.member_id, fact.metadata, fact.at_ms),
+    facts.MemberRejoined: lambda book, fact: book.ownership.rejoined(fact.member_id, fact.metadata, fact.joined_at_ms),
     facts.MemberReplaced: lambda book, fact: book.ownership.renamed(fact.old_member_id, fact.member_id),
     facts.MemberLeft: lambda book, fact: book.dropped(fact.member_id, "left", fact.at_ms),
     RebalanceSeen: _seen,

@@ -184,7 +184,8 @@ class Timeline:
             left = self._held_by(fact.member_id)
             changes = left != held
             if held and not left and self._pending_ms is None and self.blocks[-1].times_ms:
-                self._release(self._number_of(fact.member_id), fact.at_ms)
+                at_ms = fact.joined_at_ms if isinstance(fact, facts.MemberRejoined) else fact.at_ms
+                self._release(self._number_of(fact.member_id), at_ms)
                 changes = False
         if isinstance(fact, _GONE):
             self._go(fact.member_id)

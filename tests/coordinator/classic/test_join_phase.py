@@ -299,11 +299,15 @@ def test_a_join_that_no_phase_will_list_has_a_fact_of_its_own(group: Story) -> N
     b.joins(owned={"t": [3]})
     a.joins(owned={"t": [1]})
     first = group.emitted(MemberRejoined, member_id="a")
-    assert (first.at_ms, first.metadata) == (began_ms, write_subscription(Subscription(("t",), owned={"t": [1, 2]})))
+    assert (first.at_ms, first.joined_at_ms) == (began_ms + 10, began_ms)
+    assert (first.joined_at_ms, first.metadata) == (
+        began_ms,
+        write_subscription(Subscription(("t",), owned={"t": [1, 2]})),
+    )
     group.advance(ms=10)
     b.leaves()
     assert [type(fact) for fact in group.world.facts[-2:]] == [MemberRejoined, MemberLeft]
-    assert group.emitted(MemberRejoined, member_id="b").at_ms == began_ms + 10
+    assert group.emitted(MemberRejoined, member_id="b").joined_at_ms == began_ms + 10
     group.move_coordinator()
     assert group.emitted(MemberRejoined, member_id="a").metadata == write_subscription(
         Subscription(("t",), owned={"t": [1]})

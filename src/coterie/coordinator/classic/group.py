@@ -347,14 +347,14 @@ class Group(OffsetsGroup):
             self.leader_id = member.member_id
         self._count(member.protocols, +1)
 
-    def remove(self, members: Sequence[ClassicGroupMember]) -> Effects:
+    def remove(self, members: Sequence[ClassicGroupMember], now_ms: int) -> Effects:
         """Remove members: answer their parked joins, stop their timers, and replace a lost leader (rules 7, 9).
 
         A parked sync is not answered (rule 13).
         """
         effects: Effects = []
         for member in members:
-            effects += self.report_rejoin(member)
+            effects += self.report_rejoin(member, now_ms)
             effects += self.answer_join(member, JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, ""))
             effects.append(Disarm(self.session_key(member.member_id)))
             del self.members[member.member_id]
@@ -440,13 +440,14 @@ class Group(OffsetsGroup):
         member.parked_join = token
         member.joined_at_ms = now_ms
 
-    def report_rejoin(self, member: ClassicGroupMember) -> Effects:
+    def report_rejoin(self, member: ClassicGroupMember, now_ms: int) -> Effects:
         """Report a join that will not be among those of a completed join phase."""
         if not member.rejoined:
             return []
         member.rejoined = False
         metadata = member.metadata(self.protocol_name)
-        return [Emit(MemberRejoined(member.joined_at_ms, self.group_id, member.member_id, metadata))]
+        waited_ms = now_ms - member.joined_at_ms
+        return [Emit(MemberRejoined(now_ms, self.group_id, member.member_id, metadata, waited_ms))]
 
     def answer_join(self, member: ClassicGroupMember, answer: JoinedGroup) -> Effects:
         token = member.parked_join

@@ -79,7 +79,7 @@ def _expire_pending_member(group: Group, member_id: str, now_ms: int) -> Effects
 
 def _expire(group: Group, member: ClassicGroupMember, now_ms: int) -> Effects:
     never_heard = member.deadline_ms == member.restored_until_ms
-    effects = group.remove([member])
+    effects = group.remove([member], now_ms)
     fact = MemberExpired(now_ms, group.group_id, member.member_id, member.session_timeout_ms, never_heard)
     effects.append(Emit(fact))
     if ON_REMOVAL[group.state] is Do.START_REBALANCE:

@@ -130,7 +130,7 @@ def _turn_away(group: Group, request: JoinGroup, now_ms: int, why: str = "") -> 
     member = group.members.get(request.member_id)
     effects: Effects = [Reply(request.token, JoinedGroup(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))]
     if member is not None:
-        effects += group.remove([member])
+        effects += group.remove([member], now_ms)
     elif request.member_id in group.pending:
         effects += group.forget_pending(request.member_id)
     return [*effects, Emit(MemberTurnedAway(now_ms, group.group_id, request.member_id, why))]
@@ -206,7 +206,7 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     if isinstance(what, ErrorCode):
         return _refuse(request, what)
     cause = _cause_of_rejoin(member, request, same=same) if what is Do.START_REBALANCE else None
-    effects = group.report_rejoin(member)
+    effects = group.report_rejoin(member, now_ms)
     group.update(member, request)
     member.is_restored = False
     member.rejoined = True
@@ -237,7 +237,7 @@ def _replace_static_member(group: Group, request: JoinGroup, now_ms: int) -> Eff
     assert instance_id is not None
     old = group.members[group.static[instance_id]]
     old_leader_id = group.leader_id
-    effects = group.report_rejoin(old)
+    effects = group.report_rejoin(old, now_ms)
     waiting = [
         name for name, token in (("SyncGroup", old.parked_sync), ("JoinGroup", old.parked_join)) if token is not None
     ]
@@ -334,7 +334,7 @@ def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effec
     error = error_for_client(event.error)
     for member in group.in_map_order():
         effects += group.answer_join(member, JoinedGroup(error, member.member_id))
-    effects += group.remove(group.in_map_order())
+    effects += group.remove(group.in_map_order(), now_ms)
     for member_id in list(group.pending):
         effects += group.forget_pending(member_id)
     enter(group, DEAD, now_ms)

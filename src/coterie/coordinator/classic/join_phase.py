@@ -76,7 +76,7 @@ def complete_join_phase(group: Group, now_ms: int) -> Effects:
     effects: Effects = []
     if group.parked_joins < len(group.members):
         late = [m for m in group.in_map_order() if m.parked_join is None and m.instance_id is None]
-        effects += group.remove(late)
+        effects += group.remove(late, now_ms)
         effects += [Emit(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]
     if not group.members:
         return effects + _become_empty(group, now_ms)

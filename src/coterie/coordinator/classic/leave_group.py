@@ -30,7 +30,7 @@ def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
             effects.append(Emit(MemberLeft(now_ms, group.group_id, member_id, None, leaving.reason)))
         else:
             member = group.members[member_id]
-            effects += group.remove([member])
+            effects += group.remove([member], now_ms)
             gone.append((Cause.MEMBER_LEFT, member_id, leaving.reason))
             effects.append(Emit(MemberLeft(now_ms, group.group_id, member_id, member.instance_id, leaving.reason)))
     if gone:

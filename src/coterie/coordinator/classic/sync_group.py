@@ -106,6 +106,6 @@ def sync_phase_due(group: Group, event: SyncPhaseDue, now_ms: int) -> Effects:
     silent = [member for member in group.in_map_order() if member.awaits_sync]
     if not silent:
         return []
-    effects = group.remove(silent)
+    effects = group.remove(silent, now_ms)
     effects += [Emit(MemberMissedSync(now_ms, group.group_id, member.member_id)) for member in silent]
     return effects + start_rebalance(group, now_ms, Cause.SYNC_TIMEOUT, silent[0].member_id)
