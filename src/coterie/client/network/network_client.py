@@ -21,6 +21,7 @@ from coterie.client.event_log import (
 )
 from coterie.client.metrics import ClientMetrics
 from coterie.client.network.backoff import backoff_ms
+from coterie.client.network.cluster_connection_states import ClusterConnectionStates
 from coterie.client.network.connection import BrokerConnection
 from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.client.network.runtime import REAL, Runtime
@@ -40,17 +41,6 @@ from coterie.settings.client_settings import Address, ClientSettings
 
 T = TypeVar("T")
 _Key = tuple[int, str]
-
-
-class _Failures:
-    """The consecutive failures to connect to one node."""
-
-    __slots__ = ("count", "until")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.until = 0.0
-        """The loop's time before which no connection is tried."""
 
 
 class NetworkClient:
@@ -81,9 +71,7 @@ class NetworkClient:
         self._connections: dict[_Key, BrokerConnection] = {}
         self._opening: dict[_Key, asyncio.Task[BrokerConnection]] = {}
         self._refreshing: dict[object, asyncio.Task[Metadata]] = {}
-        self._failures: dict[int, _Failures] = {}
-        self._lost: set[int] = set()
-        """Nodes that a connection was lost to, and none was opened since."""
+        self._states = ClusterConnectionStates(settings)
         self._learned_at: float | None = None
         self._topics_learned_at: dict[str, float] = {}
         self._is_closed = False
@@ -280,59 +268,45 @@ class NetworkClient:
 
     async def _open(self, node: Node, lane: str) -> BrokerConnection:
         loop = asyncio.get_running_loop()
-        settings = self.settings
+        states = self._states
         key = (node.id, lane)
-        failures = self._failures.setdefault(node.id, _Failures())
         before = self._connections.pop(key, None)
         if before is not None:
             await before.close()
-        if failures.until > loop.time():
-            await asyncio.sleep(failures.until - loop.time())
+        if not states.ready(node.id, loop.time()):
+            await asyncio.sleep(states.ready_at(node.id) - loop.time())
         try:
-            setup_ms = min(
-                settings.socket_connection_setup_timeout_ms << min(failures.count, 16),
-                settings.socket_connection_setup_timeout_max_ms,
-            )
             connection = await self._connection_class.open(
                 node.host,
                 node.port,
-                settings,
-                setup_timeout_ms=setup_ms,
+                self.settings,
+                setup_timeout_ms=states.setup_timeout_ms(node.id),
                 context=self._context,
                 authenticator=self._authenticator,
             )
         except KafkaError as error:
-            self._note_failure(failures)
+            failures = states.failed(node.id, loop.time(), self._chance())
             self.expire()
-            if failures.count == 1:
+            if failures == 1:
                 event = ClientAuthenticationFailed if isinstance(error, AuthenticationError) else NodeUnreachable
                 self._write(event(_named(node), _why(node, error)))
             raise
-        if failures.count:
-            self._write(NodeReached(_named(node), failures.count))
-        failures.count, failures.until = 0, 0.0
+        failures = states.connected(node.id)
+        if failures:
+            self._write(NodeReached(_named(node), failures))
         self._measured.connections.record(1, self.clock_ms())
         connection.on_lost = lambda error: self._disconnected(node, error)
-        self._lost.discard(node.id)
         self._connections[key] = connection
         return connection
 
     def _disconnected(self, node: Node, error: KafkaError) -> None:
         """Log a lost node once, however many connections there were to it."""
-        if node.id not in self._lost:
-            self._lost.add(node.id)
+        if self._states.disconnected(node.id):
             self._write(NodeDisconnected(_named(node), _why(node, error)))
 
     def _write(self, event: object) -> None:
         if self._log is not None and not self._is_closed:
             self._log.write(event)
-
-    def _note_failure(self, failures: _Failures) -> None:
-        settings = self.settings
-        failures.count += 1
-        chance = self._chance()
-        pause_ms = backoff_ms(failures.count, settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, chance)
-        failures.until = asyncio.get_running_loop().time() + pause_ms / 1000
 
     async def _any_connection(self, lane: str) -> BrokerConnection:
         """Return a connection to the least busy node, to the next if that fails, and at last to a bootstrap server."""
@@ -351,16 +325,13 @@ class NetworkClient:
     def _candidates(self, lane: str) -> Sequence[Node]:
         now = asyncio.get_running_loop().time()
 
-        def busy(node: Node) -> tuple[bool, bool, int, float]:
-            failures = self._failures.get(node.id)
-            connection = self._connections.get((node.id, lane))
-            is_open = connection is not None and not connection.is_closed
-            in_flight = connection.in_flight if connection is not None and is_open else 0
-            return failures is not None and failures.until > now, not is_open, in_flight, self._chance()
+        def in_flight(node_id: int) -> int | None:
+            connection = self._connections.get((node_id, lane))
+            return None if connection is None or connection.is_closed else connection.in_flight
 
-        nodes = sorted(self.metadata.nodes.values(), key=busy)
+        nodes = self._states.least_busy(self.metadata.nodes.values(), in_flight, now, self._chance)
         if not nodes or self.settings.metadata_recovery_strategy == "rebootstrap":
-            nodes += sorted(self._seeds.values(), key=busy)
+            nodes += self._states.least_busy(self._seeds.values(), in_flight, now, self._chance)
         return nodes
 
     def disconnect(self, node_id: int, lane: str) -> None:
