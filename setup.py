@@ -15,7 +15,10 @@ from setuptools.command.build_ext import build_ext
 FAST_RECORDS = Extension(
     "coterie.protocol._fast_records",
     ["src/coterie/protocol/_fast_records.pyx"],
-    depends=[f"src/coterie/protocol/_fast_{part}.pxi" for part in ("columns", "commit", "writer")],
+    depends=[
+        f"src/coterie/protocol/_fast_{part}.pxi"
+        for part in ("columns", "commit", "iteration", "quick_append", "writer")
+    ],
     extra_compile_args=["-g0"],
     optional=True,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError, distribution
 from urllib.parse import unquote, urlsplit
 
 
@@ -17,6 +16,8 @@ def how_to_install(extra: str) -> str:
 
 def _source() -> tuple[str | None, bool]:
     """Return what pip recorded about this installation (PEP 610)."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         recorded = json.loads(distribution("coterie").read_text("direct_url.json") or "{}")
         url = urlsplit(recorded.get("url", ""))

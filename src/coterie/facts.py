@@ -180,7 +180,11 @@ class MemberJoined(Fact):
 
 
 class MemberRejoined(Fact):
-    """An existing member has joined again and waits for the others; `metadata` has what it still owns."""
+    """An existing member has joined again; `metadata` has what it still owns.
+
+    It is emitted only for a join that `JoinPhaseCompleted` will not list: the member joins once more or is gone before
+    the others have joined, or the coordinator stops. Release 0.1.0 emitted one for every join.
+    """
 
     member_id: str
     metadata: bytes
@@ -286,6 +290,10 @@ class JoinPhaseCompleted(Fact):
     leader_id: str
     joined_after_ms: Mapping[str, int]
     """The time after the start at which each member joined. A static member that was kept is not listed."""
+    took_ms: int = 0
+    """The time from the start to this."""
+    rejoined: Sequence[tuple[bytes, list[str]]] = ()
+    """The members that are not new, by their metadata, which has what they still owned when they joined."""
 
 
 class AssignmentStored(Fact):

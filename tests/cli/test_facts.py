@@ -113,6 +113,17 @@ def told(fact: Fact, *, shows_all: bool = False) -> str:
     return line
 
 
+def test_all_of_the_log_has_the_joins_of_a_phase() -> None:
+    owner = write_subscription(Subscription(["orders"], owned={"orders": [1, 2]}))
+    phase = JoinPhaseCompleted(AT_MS + 9, "g", 4, "x", "a", {"a": 5, "b": 6}, 9, [(owner, ["a"])])
+    stream = Stream()
+    FactLog(stream, shows_all=True).tell(phase)
+    rejoined, completed = stream.getvalue().splitlines()
+    assert rejoined.endswith("level=debug event=MemberRejoined group=g member=a owns=orders[1-2]")
+    assert completed.endswith('leader=a joined_after_ms="a:5, b:6"')
+    assert told(phase) == completed
+
+
 def test_a_value_that_could_be_taken_for_fields_is_quoted() -> None:
     line = told(MemberLeft(AT_MS, "my group", 'a"b', None, "x level=error\ny"))
     assert 'group="my group" member="a\\"b" reason="x level=error\\ny"' in line

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -51,6 +53,23 @@ def test_a_story_is_one_screen_with_who_what_and_how_to_see_every_step(seed: str
     assert story[0].startswith(f"seed {seed}: ") and any(line.startswith("Faults: ") for line in story)
     assert "All invariants held" in out and "rebalances (" in out and "at_ms" not in out
     assert story[-1].startswith(f"Every step: coterie sim --seed {seed} ") and story[-1].endswith(" --grid")
+
+
+def test_a_page_has_the_summary_and_the_owners_of_each_partition(tmp_path: Path) -> None:
+    file = tmp_path / "seed.html"
+    code, out = call("--seed", "7", "--workload", "steady", "--page", str(file), *SHORT)
+    page = file.read_text()
+    assert code == 0 and "1 seeds, 0 failed" in out and "What followed:" not in out
+    assert "<title>Seed 7</title>" in page and "What followed:" in page and "All invariants held" in page
+    data = json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
+    groups = {one["group"]: one for one in data["groups"]}
+    assert groups["g"]["rebalances"] >= 1 and groups["g"]["partitions"] and groups["g"]["stories"]
+    assert "The run begins at 01:00:00." in page
+
+
+def test_a_page_is_of_one_seed() -> None:
+    result = CliRunner().invoke(app, ["sim", "--seeds", "0-2", "--page", "never.html"])
+    assert result.exit_code == 1 and "3 seeds: give --seed" in result.output
 
 
 def test_the_story_of_a_failure_says_what_broke_and_when(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,10 +31,11 @@ from coterie.client.producer.accumulator_events import (
 )
 from coterie.client.producer.partition_queue import Batch, ProducerIdAndEpoch
 from coterie.client.producer.record_accumulator import RecordAccumulator
-from coterie.client.producer.record_appender import AccumulatorSettings
+from coterie.client.producer.record_appender import RECORD_OVERHEAD, AccumulatorSettings
 from coterie.client.types import TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError
 from coterie.protocol.batch import BatchError, Compression
+from coterie.protocol.records import QuickAppend, SentRecord
 from coterie.storage import LogConfig, LogError, MemoryFiles, PartitionLog
 from logs import read_all
 
@@ -71,6 +72,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.machine = RecordAccumulator(self.rules, lambda: self.random.getrandbits(31))
+        self.machine.quick = QuickAppend(SentRecord, None, RECORD_OVERHEAD, lambda: self.now_ms)
+        self.quick_ones = 0
         self.logs = {
             TopicPartition(TOPIC, number): PartitionLog.open(MemoryFiles(), f"t-{number}", self.log_config, self.now_ms)
             for number in range(self.partitions)
@@ -111,9 +114,15 @@ class World:
     def append(self, partition: int | None, size: int = 1) -> bool:
         """The values of a partition count up, so that order is seen; False: there was no room."""
         value = b"%d" % len(self.sent)
-        placed = self.machine.append(TOPIC, partition, (None, value + b"." * size, self.now_ms, ()), self.now_ms)
+        value_and_more = value + b"." * size
+        quick = self.machine.quick.append(TOPIC, value_and_more) if self.machine.quick and partition is None else None
+        if quick is not None:
+            self.sent.append(Sent(value_and_more, quick._batch, quick._index))
+            self.quick_ones += 1
+            return True
+        placed = self.machine.append(TOPIC, partition, (None, value_and_more, self.now_ms, ()), self.now_ms)
         if placed is not None:
-            self.sent.append(Sent(value + b"." * size, *placed))
+            self.sent.append(Sent(value_and_more, *placed))
         if self.machine.wants_attention:
             self.handle(Woke())
         return placed is not None

@@ -21,7 +21,7 @@ from coterie.client.consumer.engine import WakeupError
 from coterie.client.consumer.fetch_requests import NoOffsetForPartitionError
 from coterie.client.consumer.fetcher import NotAssignedError
 from coterie.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from coterie.errors import ConcurrentUseError, CoterieError, RequestTimedOutError
+from coterie.errors import ClientClosedError, ConcurrentUseError, CoterieError, RequestTimedOutError
 from coterie.settings.config_def import SettingsError
 
 pytestmark = pytest.mark.real_time
@@ -60,6 +60,86 @@ def test_what_is_read_and_committed_is_not_read_again(broker: coterie.Broker, to
             TopicPartition(topic, 0): OffsetAndMetadata(3),
             TopicPartition(topic, 1): OffsetAndMetadata(5, "note", leader_epoch=-1),
         }
+
+
+def test_an_iteration_knows_its_position_at_each_record(broker: coterie.Broker, name: str) -> None:
+    fill(broker.bootstrap_servers, name, 1, 60)
+    where = TopicPartition(name, 0)
+    with consumer_of(broker.bootstrap_servers, group_id=name, enable_auto_commit=False) as consumer:
+        consumer.subscribe(name)
+        records = iter(consumer)
+        for at in range(20):
+            assert next(records).offset == at
+            if at % 5 == 3:
+                assert consumer.position(where) == at + 1
+            if at == 10:
+                consumer.commit()
+                found = consumer.committed(where)[where]
+                assert found is not None
+                assert found.offset == 11
+        assert next(records).offset == 20
+        consumer.pause(where)
+        assert consumer.poll(0) == []
+        consumer.resume(where)
+        assert [next(records).offset, next(consumer).offset, next(records).offset] == [21, 22, 23]
+        assert [one.offset for one in consumer.poll(max_records=2)] == [24, 25]
+        assert next(records).offset == 26
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            next(records)
+        assert [next(records).offset, next(records).offset] == [27, 28]
+        consumer.seek(where, 50)
+        assert [next(records).offset, next(records).offset] == [50, 51]
+        assert consumer.lag() == {where: 8}
+        consumer.unsubscribe()
+        consumer.assign([where])
+        consumer.seek(where, 3)
+        assert [next(records).offset, next(records).offset] == [3, 4]
+    with pytest.raises(ClientClosedError):
+        next(records)
+
+
+def test_auto_commit_in_an_iteration_leaves_out_the_last_record_after_an_error(
+    broker: coterie.Broker, name: str
+) -> None:
+    fill(broker.bootstrap_servers, name, 1, 30)
+
+    def work() -> None:
+        with consumer_of(broker.bootstrap_servers, group_id=name) as consumer:
+            consumer.subscribe(name)
+            for record in consumer:
+                if record.offset == 17:
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    with Peer(broker.bootstrap_servers) as peer:
+        assert peer.offsets_of(name) == {(name, 0): 17}
+
+
+def test_an_asynchronous_iteration_knows_its_position(broker: coterie.Broker, name: str) -> None:
+    fill(broker.bootstrap_servers, name, 1, 30)
+
+    async def work() -> None:
+        where = TopicPartition(name, 0)
+        settings = {**QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": name}
+        async with AsyncConsumer({**settings, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe(name)
+            at = 0
+            async for record in consumer:
+                assert record.offset == at
+                if at % 4 == 1:
+                    assert await consumer.position(where) == at + 1
+                if at == 12:
+                    await consumer.commit()
+                    found = (await consumer.committed(where))[where]
+                    assert found is not None
+                    assert found.offset == 13
+                at += 1
+                if at == 30:
+                    break
+
+    asyncio.run(work())
 
 
 def test_close_commits_what_was_polled_if_auto_commit_is_on(broker: coterie.Broker, topic: str) -> None:

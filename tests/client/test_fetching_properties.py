@@ -83,6 +83,26 @@ class LifeOfAReader(RuleBasedStateMachine):
         else:
             self.check_taken(limit, self.world.reader.take(limit))
 
+    @rule(count=st.integers(1, 8))
+    def iterate(self, count: int) -> None:
+        reader = self.world.reader
+        before = {one.partition: found.offset for one, found in reader.processed().items()}
+        records = [one for one in [reader.take_one(lambda: 0, 1)] if one is not None]
+        while records and len(records) < count and (more := reader.buffer.take()) is not None:
+            records.append(more)
+        for one in records:
+            assert one.partition in self.expected.keys() - self.paused - self.held
+            expected = self.expected[one.partition]
+            assert one.offset == (before[one.partition] if expected is None else expected)
+            self.expected[one.partition] = one.offset + 1
+        for one in records[-1:]:
+            assert reader.processed()[partition(one.partition)].offset <= one.offset
+            assert reader.positions()[partition(one.partition)].offset > one.offset
+            assert all(each.offset <= one.offset for each in records[:-1])
+        if len(records) > 1:
+            assert reader.processed()[partition(records[-1].partition)].offset > records[-2].offset
+            assert reader.buffer.take() is None, "it was stopped when the positions were asked for"
+
     def check_taken(self, limit: int, records: list[Record]) -> None:
         before = {one.partition: found.offset for one, found in self.world.reader.processed().items()}
         assert len(records) <= limit

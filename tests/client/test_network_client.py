@@ -69,6 +69,20 @@ def test_when_nobody_answers_each_address_says_why(run: Run) -> None:
     run(story())
 
 
+def test_a_request_has_as_long_as_it_says_also_to_connect(run: Run) -> None:
+    async def story() -> None:
+        async with Peer(lambda _: None, handshakes=False) as mute, Peer(lambda _: None) as silent:
+            for peer, said in ((mute, "no answer within 50 ms"), (silent, "did not answer Heartbeat within 50 ms")):
+                cluster = NetworkClient(settings(peer.bootstrap))
+                if peer is silent:
+                    await cluster.connection(-1)
+                with pytest.raises(RequestTimedOutError, match=said):
+                    await cluster.send_within(-1, heartbeat, BEAT, timeout_ms=50, lane="")
+                await cluster.close()
+
+    run(story())
+
+
 def test_lanes_have_connections_of_their_own_and_share_within(run: Run, broker: coterie.Broker) -> None:
     """Rule M11: a long fetch never delays a heartbeat."""
 

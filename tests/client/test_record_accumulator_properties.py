@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random  # noqa: TID251  seeded
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.producing_world import AFTER_THE_LOG, BEFORE_THE_LOG, FOR_GOOD, NODES, World, rules
+from client.producing_world import AFTER_THE_LOG, BEFORE_THE_LOG, FOR_GOOD, NODES, TOPIC, World, rules
+from coterie.client.producer.accumulator_events import LeadersFound
+from coterie.client.producer.record_appender import RECORD_OVERHEAD
 from coterie.errors import ErrorCode
 from coterie.protocol.batch import Compression
+from coterie.protocol.records import IS_COMPILED
 from coterie.storage import LogConfig
 
 
@@ -37,6 +41,22 @@ def live(world: World, steps: int, faults: tuple[ErrorCode, ...], *, fault_rate:
     world.leaders = dict.fromkeys(range(world.partitions), random.choice(NODES))
     world.heal()
     world.check()
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="in Python every record is appended under the lock")
+def test_most_records_without_a_key_are_appended_quickly_and_counted() -> None:
+    world = World(rules(batch_size=10_000, linger_ms=10), Random(1))
+    world.handle(LeadersFound({TOPIC: {0: 1, 1: 1}}))
+    for _ in range(100):
+        world.append(None, 5)
+    assert world.quick_ones == 98  # the first begins the batch, which wakes the sender; the second opens the way
+    weight = sum(RECORD_OVERHEAD + len(sent.value) for sent in world.sent)
+    world.machine.settle()
+    assert world.machine.used == weight
+    assert world.sent[0].batch.weight == weight
+    topic = world.machine.topics[TOPIC]
+    assert topic.sticky is not None
+    assert topic.sticky.produced == weight
 
 
 @settings(max_examples=100, deadline=None)

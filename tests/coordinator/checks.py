@@ -68,6 +68,7 @@ def picture(group: Group | None) -> dict[str, Any] | None:
     return {
         **{slot: getattr(group, slot) for slot in Group.__slots__},
         "members": members,
+        "_order": None,  # the members once more
         "static": dict(group.static),
         "pending": dict(group.pending),
         "support": dict(group.support),
@@ -93,6 +94,7 @@ def check_bookkeeping(group: Group) -> None:
     assert not group.pending.keys() & group.members.keys(), "an id is a member's or pending, not both"
     assert group.buckets >= capacity_for(len(members))
     assert all(member.spread == spread(member.member_id) for member in members)
+    assert group.in_map_order() == sorted(members, key=lambda member: member.spread & (group.buckets - 1))
     assert all(partitions for partitions in group.offsets.values()), "a topic without offsets is not kept"
 
     assert (group.leader_id in group.members) if members else (group.leader_id is None), "one leader, a member"

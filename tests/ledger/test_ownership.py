@@ -17,6 +17,7 @@ from coterie.facts import (
     GroupDied,
     GroupEmptied,
     GroupLoaded,
+    JoinPhaseCompleted,
     MemberAssigned,
     MemberExpired,
     MemberLeft,
@@ -24,9 +25,10 @@ from coterie.facts import (
     MemberReplaced,
     RebalanceStarted,
 )
-from coterie.ledger import Ledger, Move, Ownership, intervals_of
+from coterie.ledger import Ledger, Move, Ownership, intervals_of, read_fact, write_fact
 from coterie.ledger.ownership import Partition
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
+from coterie.structs import replace
 
 MEMBERS = ("a", "b", "c", "d")
 PARTITIONS: list[Partition] = [("t", 0), ("t", 1), ("u", 0), ("u", 7)]
@@ -308,3 +310,68 @@ def _kept(told: list[Fact], at_ms: int | None) -> bool:
     return all(isinstance(fact, AssignmentStored) for fact in told if fact.at_ms == at_ms) and (
         sum(fact.at_ms == at_ms for fact in told) == 1
     )
+
+
+def story_in_both_forms(timeline: list[tuple[int, Step]]) -> tuple[list[Fact], list[Fact]]:
+    """Return a story with a fact for each rejoin, as release 0.1.0 wrote it, and one in which a phase has them all.
+
+    In the second a rejoin has a fact of its own only if the phase does not list it: see `MemberRejoined`.
+    """
+    old, new = [], []
+    waiting: dict[str, MemberRejoined] = {}
+    began_ms = now_ms = 1_000
+    generation = 0
+
+    def both(fact: Fact) -> None:
+        old.append(fact)
+        new.append(fact)
+
+    for wait_ms, step in timeline:
+        now_ms += wait_ms
+        if isinstance(step, Took):
+            continue
+        if isinstance(step, Given):
+            after = {member: one.at_ms - began_ms for member, one in waiting.items()}
+            by_metadata: dict[bytes, list[str]] = {}
+            for member, one in waiting.items():
+                by_metadata.setdefault(one.metadata, []).append(member)
+            waiting = {}
+            generation += 1
+            start = JoinPhaseCompleted(now_ms, "g", generation, "range", "a", after)
+            old.append(start)
+            new.append(replace(start, took_ms=now_ms - began_ms, rejoined=list(by_metadata.items())))
+            both(as_fact(step, now_ms))
+            began_ms = now_ms
+            both(RebalanceStarted(now_ms, "g", Cause.NEW_MEMBER, "a", None, generation, []))
+            continue
+        fact = as_fact(step, now_ms)
+        match step:
+            case Emptied():
+                doomed = list(waiting)
+            case Renamed(first, second):
+                doomed = [first, second]
+            case _:
+                doomed = [step.member]
+        new += [waiting.pop(member) for member in doomed if member in waiting]
+        if isinstance(fact, MemberRejoined):
+            old.append(fact)
+            waiting[fact.member_id] = fact
+        else:
+            both(fact)
+    return old, new + list(waiting.values())
+
+
+@given(timelines)
+def test_both_forms_of_a_rebalance_are_folded_alike(timeline: list[tuple[int, Step]]) -> None:
+    """Owners, gaps, moves and intervals, to the millisecond, also as facts are written and read."""
+    old, new = story_in_both_forms(timeline)
+    assert intervals_of(new) == intervals_of(old)
+    read = [read_fact(write_fact(fact)) for fact in new]
+    of_old, of_new = Ledger(), Ledger()
+    for each, story in ((of_old, old), (of_new, read)):
+        for fact in story:
+            assert fact is not None
+            each.add(fact)
+    assert of_new.rebalances == of_old.rebalances
+    books = of_old.book_of("g"), of_new.book_of("g")
+    assert books[0] is None or books[1] is None or books[0].ownership == books[1].ownership

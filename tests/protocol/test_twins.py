@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 import shutil
@@ -15,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
+from coterie.protocol import _pure_iteration as pure_iteration
+from coterie.protocol import _pure_quick_append as pure_quick_append
 from coterie.protocol import _pure_records as pure
 from coterie.protocol.batch import BatchHeader, TimestampType
 from coterie.protocol.records import IS_COMPILED, Record
@@ -342,3 +345,87 @@ def test_rows_that_have_no_place_are_refused(twin: Any) -> None:
         twin.append_rows([twin.RecordWriter(1000)], bytes(8), column, column, old, 0, 2)
     with pytest.raises(ValueError, match="over 0 partitions"):
         twin.partitions_of_keys(column, 2, 0, 0)
+
+
+# --- handing out, and appending ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("twin", [pure_iteration, fast], ids=["pure", "compiled"])
+def test_a_buffer_counts_what_was_taken_until_it_is_stopped_or_its_time_is_over(twin: Any) -> None:
+    twin = twin if twin is not pure else pure_iteration
+    buffer, now_ms = twin.RecordBuffer(), [0]
+    all_records = [Record("t", 0, offset) for offset in range(5)]
+    assert buffer.take() is None
+    buffer.start(all_records, 1, lambda: now_ms[0], 10)
+    assert [buffer.take().offset, buffer.take().offset] == [1, 2]
+    now_ms[0] = 10
+    assert buffer.take() is None
+    now_ms[0] = 9
+    assert buffer.take().offset == 3
+    buffer.stop()
+    buffer.stop()
+    assert (buffer.take(), buffer.count) == (None, 3)
+    buffer.start(all_records, 4, lambda: 0, 10)
+    assert (buffer.take().offset, buffer.take()) == (4, None)
+    buffer.stop()
+    assert buffer.count == 1
+
+
+@pytest.mark.parametrize("twin", [pure_iteration, fast], ids=["pure", "compiled"])
+def test_iterators_ask_where_the_buffer_has_nothing_and_go_on_after_an_error(twin: Any) -> None:
+    twin = twin if twin is not pure else pure_iteration
+    buffer = twin.RecordBuffer()
+    answers: list[Any] = ["first", ValueError("once"), "second", "third"]
+
+    def otherwise() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        buffer.start([Record("t", 0, 7)], 0, lambda: 0, 1)
+        return answer
+
+    async def otherwise_soon() -> Any:
+        return otherwise()
+
+    iterator = twin.RecordIterator(buffer, otherwise)
+    assert iter(iterator) is iterator
+    assert [next(iterator), next(iterator).offset] == ["first", 7]
+    with pytest.raises(ValueError, match="once"):
+        next(iterator)
+    assert [next(iterator), next(iterator).offset] == ["second", 7]
+
+    async def one_more() -> list[Any]:
+        found = []
+        async for record in twin.AsyncRecordIterator(buffer, otherwise_soon):
+            found.append(record)
+            if len(found) == 2:
+                break
+        return found
+
+    third, buffered = asyncio.run(one_more())
+    assert (third, buffered.offset) == ("third", 7)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="in Python it is never open")
+def test_a_quick_append_writes_what_the_writer_does_and_stops_where_it_must() -> None:
+    quick, writer = fast.QuickAppend(fast.SentRecord, None, 12), fast.RecordWriter(200)
+    assert quick.append("t", b"closed") is None
+    quick.start("t", "the batch", writer, 100)
+    sent = quick.append("t", b"one")
+    assert (sent._batch, sent._index, quick.weight) == ("the batch", 0, 15)
+    assert quick.append("t", "zwei \N{GREEK SMALL LETTER BETA}")._index == 1
+    assert quick.append("t", None)._index == 2
+    taken = quick.weight
+    for topic, value in (("u", b""), (b"t", b""), ("t", bytearray(b"")), ("t", 3), ("t", b"x" * (100 - taken - 12))):
+        assert quick.append(topic, value) is None
+    assert (writer.count, quick.weight) == (3, taken)
+    same = fast.RecordWriter(200)
+    for content in (b"one", "zwei \N{GREEK SMALL LETTER BETA}".encode(), None):
+        same.append(None, content, writer.base_timestamp)
+    if writer.max_timestamp == writer.base_timestamp:  # all within a millisecond, as nearly always
+        assert writer.plain() == same.plain()
+    quick.stop()
+    assert quick.append("t", b"") is None
+    quick.start("t", "the batch", writer, 10_000)
+    assert quick.append("t", b"x" * 200) is None, "the batch is full"
+    assert pure_quick_append.QuickAppend(pure_quick_append.SentRecord, None, 12).append("t", b"") is None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from coterie.sim.event_loop import MOST_CANCELLED, VirtualEventLoop
 
 
@@ -41,3 +43,30 @@ def test_a_timer_that_is_cancelled_when_it_is_due_is_not_counted_twice() -> None
     loop.run()
     later.cancel()
     assert len(loop) == 0
+
+
+def test_what_fails_ends_the_turn_after_the_rest_of_it() -> None:
+    client = Clock(world=SimpleNamespace(broken=None), is_paused=False)
+    loop = VirtualEventLoop(cast("Any", client))  # type: ignore[abstract]
+    done: list[str] = []
+    loop.call_soon({}.__getitem__, "missing")
+    loop.call_soon(done.append, "cancelled").cancel()
+    loop.call_soon(done.append, "later")
+    with pytest.raises(KeyError, match="missing"):
+        loop.run()
+    assert done == ["later"]
+
+
+def test_the_time_stands_still_during_a_turn() -> None:
+    client = Clock(world=SimpleNamespace(broken=None), is_paused=False)
+    loop = VirtualEventLoop(cast("Any", client))  # type: ignore[abstract]
+    times: list[int] = []
+
+    def look() -> None:
+        client.now_ms += 1
+        times.append(loop.time_ms())
+
+    loop.run(look)
+    assert times == [0]
+    assert loop.time_ms() == 1
+    assert loop.time() == 0.001

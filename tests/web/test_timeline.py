@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -15,13 +15,16 @@ from coterie.facts import (
     Cause,
     Fact,
     GroupEmptied,
+    JoinPhaseCompleted,
     MemberAssigned,
     MemberExpired,
     MemberJoined,
     MemberLeft,
+    MemberRejoined,
     RebalanceStarted,
 )
 from coterie.ledger import intervals_of
+from coterie.structs import replace
 from coterie.web.timeline import ABSENT, BLOCK, FIRST_OWNER, UNASSIGNED, Timeline
 from diagnosis.script import histories_of
 from web.page_groups import bad_group, small_group
@@ -54,7 +57,33 @@ def owner_at(made: Timeline, partition: tuple[str, int], at_ms: int) -> str | in
     return found if found < FIRST_OWNER else made.members[found - FIRST_OWNER].member_id
 
 
-STORIES = {"small": list(small_group()), "bad": list(bad_group()), "report": story()}
+def with_joins_in_one_fact(facts: Iterable[Fact]) -> Iterator[Fact]:
+    """Return a story as brokers of today emit it: small_group has a fact for each join, as release 0.1.0."""
+    began_ms, waiting = 0, list[MemberRejoined]()
+    for fact in facts:
+        if isinstance(fact, MemberRejoined):
+            waiting.append(fact)
+            continue
+        if isinstance(fact, RebalanceStarted):
+            began_ms = fact.at_ms
+        if isinstance(fact, JoinPhaseCompleted):
+            rejoined = [(one.metadata, [one.member_id]) for one in waiting]
+            fact, waiting = replace(fact, took_ms=fact.at_ms - began_ms, rejoined=rejoined), []  # noqa: PLW2901
+        yield fact
+
+
+STORIES = {
+    "small": list(small_group()),
+    "in one fact": list(with_joins_in_one_fact(small_group())),
+    "bad": list(bad_group()),
+    "report": story(),
+}
+
+
+def test_the_joins_of_a_rebalance_in_one_fact_make_the_same_columns() -> None:
+    made, as_before = timeline(STORIES["in one fact"]), timeline(STORIES["small"])
+    assert any(one.releases for one in as_before.blocks)
+    assert [one.to_json() for one in made.blocks] == [one.to_json() for one in as_before.blocks]
 
 
 @pytest.mark.parametrize("name", STORIES)

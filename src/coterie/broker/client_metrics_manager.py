@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from crc32c import crc32c
-
 from coterie.broker.calls import Connection
 from coterie.broker.client_metrics import CLIENT_ATTRIBUTES, Subscribed, Subscription, subscribed, subscription_of
 from coterie.broker.maintenance.client_metrics_configs import ClientMetricsConfigs
@@ -21,6 +19,7 @@ from coterie.coordinator.runtime import Timers
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import get_telemetry_subscriptions, push_telemetry
 from coterie.protocol.batch import Compression
+from coterie.protocol.checksums import crc32c
 from coterie.storage.metadata_files import id_text
 from coterie.structs import DataStruct
 

@@ -50,6 +50,8 @@ class GroupService(CoordinatorService):
     def ask(self, event: Any, now_ms: int) -> Effects:
         """Hand an event to the coordinator: a request, whose token names the call to answer, or a timer."""
         effects = self.coordinator.handle(event, now_ms)
+        if not effects:  # as of a join and a sync that wait for others
+            return []
         if len(effects) == 1 and type(effects[0]) is Reply:  # as of every heartbeat
             return self._answer(effects[0], now_ms)
         return self.perform(effects, now_ms)

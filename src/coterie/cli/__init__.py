@@ -6,7 +6,9 @@ No other package imports this one. Read `app.py` first.
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import sys
 
 __all__ = ["main"]
 
@@ -18,8 +20,9 @@ def main() -> None:
     still stop cleanly on SIGINT, however it was started.
     """
     gc.set_threshold(100_000, 20, 50)  # to look at modules again and again costs a fifth of a start
-    from coterie.cli.app import app
+    from coterie.cli.app import app, with_only
 
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    app()
+    wants_one = len(sys.argv) > 1 and "_COTERIE_COMPLETE" not in os.environ
+    (with_only(sys.argv[1]) if wants_one else app)()

@@ -53,7 +53,9 @@ NEWER = {"share": "KIP-932", "streams": "KIP-1071"}
 def report(data: Path, out: Path | None, group: str | None) -> None:
     group_facts, note = _facts(data, group)
     is_picture = out is not None and out.suffix == ".svg"
-    page = _picture(group_facts) if is_picture else _page(f"Rebalances in {data.name}", data, group_facts, note)
+    grade = Grade.OBSERVED if note.startswith(OBSERVED) else Grade.DERIVED
+    title = f"Rebalances in {data.name}"
+    page = _picture(group_facts) if is_picture else page_of_facts(title, data.name, group_facts, note, grade)
     if out is None or str(out) == "-":
         typer.echo(page, nl=False)
     else:
@@ -61,14 +63,15 @@ def report(data: Path, out: Path | None, group: str | None) -> None:
         typer.echo(f"{out}", err=True)
 
 
-def _page(title: str, data: Path, group_facts: list[Fact], note: str) -> str:
-    """Return the page of `coterie web` as one file, with the tables of the report below it."""
-    grade = Grade.OBSERVED if note.startswith(OBSERVED) else Grade.DERIVED
-    groups = from_facts(group_facts, grade, data.name, title=title, note=note)
+def page_of_facts(
+    title: str, source: str, group_facts: Sequence[Fact], note: str, grade: Grade, summary: str = ""
+) -> str:
+    """Return the page of `coterie web` as one file, with the tables of the report below it; `summary` is HTML."""
+    groups = from_facts(group_facts, grade, source, title=title, note=note)
     details = [groups.detail(name, with_stories=True) for name in groups.groups]
     cells = sum(len(fact.assignments) for fact in group_facts if isinstance(fact, AssignmentStored))
     tables = report_body(group_facts, note=note) if cells <= MOST_FOR_TABLES else f"<p>{TOO_LARGE}</p>"
-    return file_page(title, groups.list(), [one for one in details if one is not None], tables, STYLE)
+    return file_page(title, groups.list(), [one for one in details if one is not None], tables, STYLE, summary)
 
 
 def _picture(group_facts: list[Fact]) -> str:

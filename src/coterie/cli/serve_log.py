@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, Literal, TextIO
 
@@ -20,7 +20,7 @@ from coterie.broker import broker_facts
 from coterie.broker.io.clock import wall_ms
 from coterie.errors import MalformedError
 from coterie.facts import Fact
-from coterie.ledger import plain
+from coterie.ledger import plain, rejoins_of
 from coterie.protocol.subscription import read_assignment, read_subscription
 from coterie.storage import DataDirectory
 from coterie.structs import field_names
@@ -60,6 +60,8 @@ _LEVELS: Mapping[type[Fact], Level] = {
 
 _NAMES = {"metadata": "owns"}
 """Fields that a line names after what it shows of them."""
+_NOT_SHOWN = frozenset({"at_ms", "group_id", "took_ms", "rejoined"})
+"""Fields that have a place of their own in a line of text, or lines of their own."""
 
 
 class FactLog:
@@ -82,9 +84,13 @@ class FactLog:
         """Calls a function at the end of this turn of the event loop. Without it every line is written at once."""
 
     def tell(self, fact: Fact) -> None:
-        level = _LEVELS.get(type(fact), "info")
+        kind = type(fact)
+        level = _LEVELS.get(kind, "info")
         if level == "debug" and not self._shows_all:
             return
+        if self._shows_all and kind is facts.JoinPhaseCompleted:
+            for one in rejoins_of(fact):  # type: ignore[arg-type]
+                self.tell(one)
         self._lines.append(_json_line(fact, level) if self._as_json else _line(fact, level))
         if self.soon is None:
             self.flush()
@@ -136,16 +142,28 @@ def _json_line(fact: Fact, level: Level) -> str:
 def _line(fact: Fact, level: Level) -> str:
     kind = type(fact)
     group = f" group={_quoted(fact.group_id)}" if fact.group_id else ""
-    named = ((name, getattr(fact, name)) for name in field_names(kind) if name not in {"at_ms", "group_id"})
-    return " ".join([f"time={_time(fact.at_ms)} level={level} event={kind.__name__}{group}", *_pairs(named)])
+    parts = [f"time={_time(fact.at_ms)} level={level} event={kind.__name__}{group}"]
+    for name, shown in _shown(kind):
+        value = getattr(fact, name)
+        if type(value) is int:
+            parts.append(f"{shown}={value}")
+        elif _says_something(value):
+            parts.append(f"{shown}={_quoted(_text(name, value))}")
+    return " ".join(parts)
+
+
+@cache
+def _shown(kind: type[Fact]) -> list[tuple[str, str]]:
+    """Return the fields of a line of text, each with the name that it has there."""
+    return [(name, _name_of(name)) for name in field_names(kind) if name not in _NOT_SHOWN]
+
+
+def _name_of(field: str) -> str:
+    return _NAMES.get(field) or field.removesuffix("_id")
 
 
 def _pairs(named: Iterable[tuple[str, Any]]) -> list[str]:
-    return [
-        f"{_NAMES.get(name) or name.removesuffix('_id')}={_quoted(_text(name, value))}"
-        for name, value in named
-        if _says_something(value)
-    ]
+    return [f"{_name_of(name)}={_quoted(_text(name, value))}" for name, value in named if _says_something(value)]
 
 
 def _says_something(value: Any) -> bool:
@@ -171,11 +189,20 @@ _PLAIN = re.compile(r'[^ "=\\]+')
 
 def _quoted(text: str) -> str:
     """Quote a text that logfmt could not read back, and shorten it: a client id must not look like a field."""
+    return _quoted_short(text) if len(text) < _SHORT else _quoted_now(text)
+
+
+def _quoted_now(text: str) -> str:
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}... ({len(text)} characters)"
     if _PLAIN.fullmatch(text) and text.isprintable():
         return text
     return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+_SHORT = 100
+_quoted_short = lru_cache(maxsize=1_024)(_quoted_now)
+"""Short texts are ids of groups and members most often, which come again in the next lines."""
 
 
 def _text(name: str, value: Any) -> str:
@@ -187,10 +214,10 @@ def _text(name: str, value: Any) -> str:
         return _partitions(value)
     if name in {"offsets", "partitions"} and isinstance(value, Sequence):
         return _shortened([_place(*one) for one in value[:MAX_ENTRIES]], len(value))
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         first = islice(value.items(), MAX_ENTRIES)
         return _shortened([f"{key}:{_content(one)}" for key, one in first], len(value))
-    if isinstance(value, Sequence):
+    if type(value) is list or isinstance(value, Sequence):
         return _shortened([_text("", one) for one in value[:MAX_ENTRIES]], len(value))
     if isinstance(value, bool):
         return "true"
@@ -199,6 +226,8 @@ def _text(name: str, value: Any) -> str:
 
 def _content(value: Any) -> str:
     """Return an entry of a mapping: the assignment of a member, or anything else."""
+    if type(value) is int:
+        return str(value)
     if not isinstance(value, bytes):
         return _text("", value)
     try:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from html import escape
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -20,11 +22,14 @@ from coterie.sim.plan import Plan
 from coterie.sim.run import Account, Outcome, shrink, simulate
 from coterie.sim.summary import SummaryObserver
 from coterie.sim.world import Observer, World
+from coterie.structs import replace
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 PROGRESS_S = 5
+_PAGE_BEGINS_MS = 946_688_400_000
+"""Where a page begins: 1 January 2000, 01:00 UTC."""
 
 
 def parse_numbers(text: str) -> list[int]:
@@ -49,10 +54,13 @@ def sim(
     drop: str | None,
     story: bool,
     full_grid: bool,
+    page: Path | None,
     jobs: int,
     shrinks: bool,
 ) -> None:
     numbers = parse_numbers(seeds)
+    if page is not None and len(numbers) != 1:
+        raise CoterieError(f"--page shows one run, and --seeds has {len(numbers)} seeds: give --seed")
     draw = partial(
         Plan.draw,
         workload=workload,
@@ -69,10 +77,14 @@ def sim(
     is_interrupted = False
     try:
         with _interrupts() as raise_if_interrupted:
-            for outcome in _outcomes(draw, numbers, jobs, story=story, full_grid=full_grid):
+            for outcome in _outcomes(draw, numbers, jobs, story=story or page is not None, full_grid=full_grid):
                 tally.add(outcome)
-                for line in outcome.summary:
-                    typer.echo(line)
+                if story:
+                    for line in outcome.summary:
+                        typer.echo(line)
+                if page is not None:
+                    page.write_text(_page(outcome))
+                    typer.echo(f"{page}", err=True)
                 if full_grid:
                     typer.echo(outcome.story)
                 if len(numbers) == 1:
@@ -182,7 +194,21 @@ def _with_summary(plan: Plan) -> Outcome:
 
     outcome = simulate(plan, [watch])
     outcome.summary = list(watching[0].lines(outcome))
+    outcome.facts = watching[0].facts
     return outcome
+
+
+def _page(outcome: Outcome) -> str:
+    """Return a run as the page of `coterie web`: its summary, and who owned which partition when."""
+    from coterie.cli.report import page_of_facts
+    from coterie.diagnosis import Grade
+
+    title = f"Seed {outcome.plan.seed}"
+    note = f"Simulated: {outcome.command}. The run begins at 01:00:00."
+    facts = [replace(fact, at_ms=fact.at_ms + _PAGE_BEGINS_MS) for fact in outcome.facts]
+    lines = "\n".join(outcome.summary)
+    summary = f'<pre class="wide">{escape(lines)}</pre>'
+    return page_of_facts(title, title, facts, note, Grade.OBSERVED, summary)
 
 
 def _report(failed: Outcome, *, shrinks: bool) -> None:

@@ -6,7 +6,7 @@ It reads the facts of a Coterie broker, or those that `derived.py` derives from 
 
 from __future__ import annotations
 
-from coterie.ledger.ownership import Interval, Move, Ownership, intervals_of
+from coterie.ledger.ownership import Interval, Move, Ownership, intervals_of, rejoins_of
 from coterie.ledger.rebalances import Bookmark, Ledger, Rebalance, RebalanceOutcome, TypeChange, fold
 from coterie.ledger.written_facts import plain, read_fact, write_fact
 
@@ -23,5 +23,6 @@ __all__ = [
     "intervals_of",
     "plain",
     "read_fact",
+    "rejoins_of",
     "write_fact",
 ]

@@ -113,6 +113,18 @@ class Ownership(DataStruct):
             self.free_since_ms.setdefault(partition, at_ms)
 
 
+def rejoins_of(fact: facts.JoinPhaseCompleted) -> list[facts.MemberRejoined]:
+    """Return the joins of members that are not new, each as a fact of its own, in their order."""
+    began_ms = fact.at_ms - fact.took_ms
+    after_ms = fact.joined_after_ms
+    rejoins = [
+        facts.MemberRejoined(began_ms + after_ms.get(member_id, fact.took_ms), fact.group_id, member_id, metadata)
+        for metadata, members in fact.rejoined
+        for member_id in members
+    ]
+    return sorted(rejoins, key=lambda one: one.at_ms)
+
+
 def owned_by(fact: facts.MemberAssigned) -> set[Partition]:
     """Return what the member owns: what it is assigned, and what it has yet to give up."""
     return {
@@ -250,6 +262,11 @@ def _assigned(group: _GroupIntervals, fact: facts.AssignmentStored | facts.Group
     group.assigned(fact.assignments, fact.at_ms)
 
 
+def _joined(group: _GroupIntervals, fact: facts.JoinPhaseCompleted) -> None:
+    for one in rejoins_of(fact):
+        group.rejoined(one.member_id, one.metadata, one.at_ms)
+
+
 _ENTRIES: Mapping[type[Fact], _Entry] = {
     facts.GroupCreated: _emptied,  # the group before it may have ended in a crash
     facts.GroupEmptied: _emptied,
@@ -258,6 +275,7 @@ _ENTRIES: Mapping[type[Fact], _Entry] = {
     facts.GroupLoaded: _assigned,
     facts.AssignmentStored: _assigned,
     facts.MemberAssigned: lambda group, fact: group.took(fact.member_id, owned_by(fact), fact.at_ms),
+    facts.JoinPhaseCompleted: _joined,
     facts.MemberRejoined: lambda group, fact: group.rejoined(fact.member_id, fact.metadata, fact.at_ms),
     facts.MemberReplaced: lambda group, fact: group.renamed(fact.old_member_id, fact.member_id, fact.at_ms),
     facts.MemberLeft: _gone,

@@ -18,7 +18,7 @@ from coterie import facts
 from coterie.errors import MalformedError
 from coterie.facts import Cause, Fact
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
-from coterie.ledger.ownership import Move, Ownership, Partition, owned_by
+from coterie.ledger.ownership import Move, Ownership, Partition, owned_by, rejoins_of
 from coterie.protocol.consumer_group_records import MEMBER_STATES
 from coterie.structs import DataStruct, field, field_names, replace
 
@@ -285,6 +285,8 @@ def _seen(book: GroupBook, fact: RebalanceSeen) -> None:
 
 
 def _joined(book: GroupBook, fact: facts.JoinPhaseCompleted) -> None:
+    for one in rejoins_of(fact):
+        book.ownership.rejoined(one.member_id, one.metadata, one.at_ms)
     current = book.running()
     if current is not None:
         current.joined_ms = fact.at_ms

@@ -1,5 +1,10 @@
 # Compiled: see _pure_records.py, of which this is the twin.
 
+from coterie.protocol._pure_iteration import AsyncRecordIterator as AsyncRecordIterator
+from coterie.protocol._pure_iteration import RecordBuffer as RecordBuffer
+from coterie.protocol._pure_iteration import RecordIterator as RecordIterator
+from coterie.protocol._pure_quick_append import QuickAppend as QuickAppend
+from coterie.protocol._pure_quick_append import SentRecord as SentRecord
 from coterie.protocol._pure_records import Columns as Columns
 from coterie.protocol._pure_records import Record as Record
 from coterie.protocol._pure_records import RecordWriter as RecordWriter

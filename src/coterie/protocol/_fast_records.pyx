@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The records of a batch, compiled: the twin of `_pure_records.py`, where every function is explained.
 
-One module in four files: here what a record is and records as objects, in `_fast_columns.pxi` records as columns, in
-`_fast_writer.pxi` records written, in `_fast_commit.pxi` a commit read.
+One module in several files: here what a record is and records as objects, in `_fast_columns.pxi` records as columns, in
+`_fast_writer.pxi` records written, in `_fast_commit.pxi` a commit read, in `_fast_iteration.pxi` records handed out, in
+`_fast_quick_append.pxi` one record appended.
 
 Bytes come from strangers. `next_record` is the one place that reads them: it never looks beyond the end it is given,
 and what it hands out lies within. Whatever it refuses is read again by the twin, which says what is wrong.
@@ -22,8 +23,8 @@ from coterie.protocol import _pure_records as twin
 from coterie.protocol.batch import HEADER_SIZE as _HEADER_SIZE, TimestampType
 
 __all__ = [
-    "Columns", "Record", "RecordWriter", "append_rows", "murmur2", "partitions_of_keys", "read_records",
-    "read_usual_commit",
+    "AsyncRecordIterator", "Columns", "QuickAppend", "Record", "RecordBuffer", "RecordIterator", "RecordWriter",
+    "SentRecord", "append_rows", "murmur2", "partitions_of_keys", "read_records", "read_usual_commit",
 ]
 
 cdef int64_t HEADER_SIZE = _HEADER_SIZE
@@ -277,3 +278,5 @@ cdef tuple headers_of(const Raw* raw, const uint8_t* end):
 include "_fast_columns.pxi"
 include "_fast_writer.pxi"
 include "_fast_commit.pxi"
+include "_fast_iteration.pxi"
+include "_fast_quick_append.pxi"

@@ -14,10 +14,9 @@ from enum import IntEnum
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
-from crc32c import crc32c
-
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.buffer import Buffer
+from coterie.protocol.checksums import crc32c
 
 MutableBuffer = bytearray | memoryview
 

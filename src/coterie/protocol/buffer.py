@@ -375,7 +375,8 @@ def _compact_string(text: str | None) -> bytes:
     if text is None:
         return b"\0"
     data = text.encode()
-    return uvarint(len(data) + 1) + data
+    size = len(data) + 1
+    return (_SMALL_UVARINTS[size] if size < 0x80 else uvarint(size)) + data
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
@@ -397,7 +398,7 @@ def _read_compact_bytes(frame: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _compact_length(length: int) -> bytes:
-    return uvarint(length + 1)
+    return _SMALL_UVARINTS[length + 1] if -1 <= length < 0x7F else uvarint(length + 1)
 
 
 class Encoding(NamedTuple):

@@ -145,6 +145,11 @@ class FetchedRecords(FetchedBatches):
     _pending: Sequence[Record] = ()
     _taken = 0
 
+    @property
+    def opened(self) -> tuple[Sequence[Record], int]:
+        """The records of the batch that is open, and how many of them were taken."""
+        return self._pending, self._taken
+
     def take(self, at_most: int) -> list[Record]:
         """The next records in order; fewer than `at_most` only before the end or before a batch that cannot be read.
 

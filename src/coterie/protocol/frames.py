@@ -162,8 +162,8 @@ def usual_body_at(frame: bytes) -> int | None:
 
 def client_id_of(frame: bytes) -> str:
     """Return the client id of a request whose header was read; "" if it has none (rule 3). Few APIs need it."""
-    length = max(int.from_bytes(frame[_CLIENT_ID_AT - 2 : _CLIENT_ID_AT], "big", signed=True), 0)
-    return frame[_CLIENT_ID_AT : _CLIENT_ID_AT + length].decode("utf-8", "replace")
+    length = frame[_CLIENT_ID_AT - 2] << 8 | frame[_CLIENT_ID_AT - 1]
+    return "" if length >= 0x8000 else frame[_CLIENT_ID_AT : _CLIENT_ID_AT + length].decode("utf-8", "replace")
 
 
 def response_frame(correlation_id: int, body: bytes, *, flexible: bool) -> bytes:

@@ -14,6 +14,8 @@ from struct import Struct, error
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.errors import MalformedError
+from coterie.protocol._pure_iteration import AsyncRecordIterator, RecordBuffer, RecordIterator
+from coterie.protocol._pure_quick_append import QuickAppend, SentRecord
 from coterie.protocol._pure_records import (
     Columns,
     Header,
@@ -50,6 +52,7 @@ __all__ = [
     "MAX_DECOMPRESSED",
     "MAX_OFFSET",
     "NO_LIMIT",
+    "AsyncRecordIterator",
     "BatchBuilder",
     "BatchRecord",
     "Columns",
@@ -57,8 +60,12 @@ __all__ = [
     "Header",
     "OffsetPairs",
     "OpenBatch",
+    "QuickAppend",
     "Record",
+    "RecordBuffer",
+    "RecordIterator",
     "RecordWriter",
+    "SentRecord",
     "append_rows",
     "build_batch",
     "build_placed_batch",
@@ -80,6 +87,9 @@ if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
         Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
         murmur2, read_records = fast.murmur2, fast.read_records
         append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
+        RecordBuffer, RecordIterator = fast.RecordBuffer, fast.RecordIterator
+        AsyncRecordIterator = fast.AsyncRecordIterator
+        QuickAppend, SentRecord = fast.QuickAppend, fast.SentRecord
 
 
 MAX_DECOMPRESSED = 128 * 1024 * 1024

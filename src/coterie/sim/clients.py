@@ -108,11 +108,8 @@ class Client(Host, ABC):
         self.tag = name.encode()
         self.loop = VirtualEventLoop(self)  # type: ignore[abstract]  # what clients do not use, asyncio refuses
         self._rng = world.rng.of(f"{name}/choices")
-        self.runtime = Runtime(self._time_ms, self._time_ms, world.rng.of(f"{name}/jitter"), _Connection)
+        self.runtime = Runtime(self.loop.time_ms, self.loop.time_ms, world.rng.of(f"{name}/jitter"), _Connection)
         self._tasks: dict[asyncio.Task[None], None] = {}
-
-    def _time_ms(self) -> int:
-        return self.now_ms
 
     def settings(self, **more: object) -> dict[str, object]:
         """The settings of a client: bootstrap.servers, client.id and others."""

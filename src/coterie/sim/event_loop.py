@@ -29,23 +29,71 @@ MOST_TURNS = 10_000
 MOST_CANCELLED = 100
 LAST_WORDS = 10
 """The number of times that the tasks of an ended process are cancelled: a task may wait again while it ends."""
+_running_loop, _set_running_loop = asyncio._get_running_loop, asyncio._set_running_loop  # noqa: SLF001  as asyncio's loops
 ROUNDING_MS = 0.01
 """Times are seconds in floating point here, and milliseconds everywhere else."""
+
+
+class VirtualHandle:
+    """A call that is to be made: what asyncio knows as a Handle.
+
+    It runs in no context of its own, as nothing here has context variables.
+    """
+
+    __slots__ = ("about", "act")
+
+    def __init__(self, act: Callable[..., object], about: Sequence[Any]) -> None:
+        self.act: Callable[..., object] | None = act
+        """None: it was cancelled."""
+        self.about = about
+
+    def cancel(self) -> None:
+        self.act = None
+        self.about = ()
+
+    def cancelled(self) -> bool:
+        return self.act is None
+
+
+class VirtualTimer(VirtualHandle):
+    """A call at a time: what asyncio knows as a TimerHandle."""
+
+    __slots__ = ("_when_s", "loop")
+
+    def __init__(self, act: Callable[..., object], about: Sequence[Any], loop: VirtualEventLoop, when_s: float) -> None:
+        self.act = act
+        self.about = about
+        self.loop: VirtualEventLoop | None = loop
+        """None: it is not among the loop's timers any more."""
+        self._when_s = when_s
+
+    def when(self) -> float:
+        return self._when_s
+
+    def cancel(self) -> None:
+        if self.act is not None:
+            self.act = None
+            self.about = ()
+            if self.loop is not None:
+                self.loop.timer_cancelled()
 
 
 class VirtualEventLoop(asyncio.AbstractEventLoop):
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._ready: deque[VirtualHandle] = deque()
+        self._timers: list[tuple[int, int, VirtualTimer]] = []
         self._timers_made = 0
         self._cancelled = 0
         """The number of timers that were cancelled."""
         self._alarm_ms: int | None = None
         self._failure: BaseException | None = None
         self._is_ended = False
-        self._turns = (0, 0)
-        """The time, and how many turns there were at that time."""
+        self._turn_ms: int | None = None
+        """The time of the turn that is taken now."""
+        self._last_turn_ms = 0
+        self._turns = 0
+        """The number of turns at the time of the last one."""
 
     def __len__(self) -> int:
         """Return the number of timers that are set."""
@@ -57,46 +105,55 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         """Take a turn: do this, then what is due, then all that follows from it."""
         if self._is_ended:
             return
-        now_ms = self.client.now_ms
+        client, timers, ready = self.client, self._timers, self._ready
+        now_ms = client.now_ms
         self._count_turn(now_ms)
-        timers, ready = self._timers, self._ready
-        before = asyncio._get_running_loop()  # noqa: SLF001  asyncio's own loops do the same
-        asyncio._set_running_loop(self)  # noqa: SLF001
+        before, outer_ms = _running_loop(), self._turn_ms
+        _set_running_loop(self)
+        self._turn_ms = now_ms
         try:
             if act is not None:
                 act(*about)
             while timers and timers[0][0] <= now_ms:
                 timer = self._next_timer()
-                if not timer.cancelled():
+                if timer.act is not None:
                     ready.append(timer)
             self._run_ready()
         finally:
-            asyncio._set_running_loop(before)  # noqa: SLF001
-        if self.client.world.broken is not None:
-            raise self.client.world.broken
+            self._turn_ms = outer_ms
+            _set_running_loop(before)
+        if client.world.broken is not None:
+            raise client.world.broken
         if self._failure is not None:
             raise self._failure
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].act is None:
             self._next_timer()
         if timers and (self._alarm_ms is None or timers[0][0] < self._alarm_ms):
             self._alarm_ms = timers[0][0]
-            self.client.at(self._alarm_ms, self._ring, self._alarm_ms)
+            client.at(self._alarm_ms, self._ring, self._alarm_ms)
 
     def _count_turn(self, now_ms: int) -> None:
-        at_ms, turns = self._turns
-        self._turns = (now_ms, turns + 1 if at_ms == now_ms else 1)
-        if turns > MOST_TURNS:
-            self.client.world.fails("time goes on", f"{self.client.name} took {turns} turns within a millisecond")
+        if now_ms != self._last_turn_ms:
+            self._last_turn_ms, self._turns = now_ms, 0
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            self.client.world.fails("time goes on", f"{self.client.name} took {self._turns} turns within a millisecond")
 
     def _run_ready(self) -> None:
         ready, steps = self._ready, 0
         while ready:
             handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()  # noqa: SLF001
+            act = handle.act
+            if act is not None:
+                try:
+                    act(*handle.about)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001  as asyncio's handles do
+                    self.call_exception_handler({"exception": error})
             steps += 1
             if steps > MOST_STEPS:
-                self.client.world.fails("turns end", f"{self.client.name} took {steps} steps in one turn: {handle!r}")
+                self.client.world.fails("turns end", f"{self.client.name} took {steps} steps in one turn: {act!r}")
 
     def _ring(self, at_ms: int) -> None:
         if self.client.is_paused:
@@ -107,10 +164,10 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
 
     def end(self) -> None:
         """The process has ended. End its tasks now, so that none is left to the garbage collector."""
-        before = asyncio._get_running_loop()  # noqa: SLF001
+        before = _running_loop()
         assert before is not self, "a process is ended from outside"
         self._is_ended = True
-        asyncio._set_running_loop(self)  # noqa: SLF001
+        _set_running_loop(self)
         try:
             for _ in range(LAST_WORDS):
                 tasks = asyncio.all_tasks(self)
@@ -120,52 +177,64 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
                 if not tasks:
                     break
         finally:
-            asyncio._set_running_loop(before)  # noqa: SLF001
+            _set_running_loop(before)
             self._timers.clear()
             self._cancelled = 0
 
     # --- what asyncio asks of a loop ----------------------------------------------------------------------------------
 
+    def time_ms(self) -> int:
+        """Return the process's time, which stands still during a turn."""
+        return self.client.now_ms if self._turn_ms is None else self._turn_ms
+
     def time(self) -> float:
-        return self.client.now_ms / 1000
+        return (self.client.now_ms if self._turn_ms is None else self._turn_ms) / 1000
 
     def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> VirtualHandle:
+        handle = VirtualHandle(callback, args)
         self._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> VirtualTimer:
+        return self.call_at(self.time() + delay, callback, *args)
 
     def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001  as asyncio's own loops do
-        self._timers_made += 1
-        heappush(self._timers, (ceil(when * 1000 - ROUNDING_MS), self._timers_made, timer))
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,  # noqa: ARG002
+    ) -> VirtualTimer:
+        timer = VirtualTimer(callback, args, self, when)
+        self._timers_made = number = self._timers_made + 1
+        heappush(self._timers, (ceil(when * 1000 - ROUNDING_MS), number, timer))
         return timer
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+    def timer_cancelled(self) -> None:
         """Drop cancelled timers when they are more than the others, as asyncio's own loops do."""
-        if not handle._scheduled:  # type: ignore[attr-defined]  # noqa: SLF001
-            return
         self._cancelled += 1
         if self._cancelled > MOST_CANCELLED and self._cancelled > len(self._timers) / 2:
-            self._timers[:] = [each for each in self._timers if not each[2].cancelled() and each[2] is not handle]
+            self._timers[:] = [each for each in self._timers if each[2].act is not None]
             heapify(self._timers)
             self._cancelled = 0
 
-    def _next_timer(self) -> asyncio.TimerHandle:
+    def _next_timer(self) -> VirtualTimer:
         timer = heappop(self._timers)[2]
-        timer._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001
-        self._cancelled -= timer.cancelled()
+        timer.loop = None
+        self._cancelled -= timer.act is None
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -175,7 +244,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self, **how)
 
     def is_running(self) -> bool:
-        return asyncio._get_running_loop() is self  # noqa: SLF001
+        return _running_loop() is self
 
     def is_closed(self) -> bool:
         return self._is_ended

@@ -7,8 +7,10 @@ must be Stable within a bound.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import pack
@@ -335,6 +337,7 @@ SAMPLES = 400
 """The most samples of a run, so that they do not slow a long one down."""
 TOPICS_MS = 500
 PRODUCE_MS = 3_000
+_GC_THRESHOLDS = (50_000, 20, 50)
 
 
 @dataclass
@@ -350,6 +353,8 @@ class Outcome:
     at_ms: int = 0
     summary: Sequence[str] = ()
     """The run on one screen, if it was asked for (`summary.py`)."""
+    facts: Sequence[Fact] = ()
+    """The facts of all brokers by the time of the run, if a summary was asked for."""
 
     @property
     def story(self) -> str:
@@ -459,12 +464,24 @@ class Run:
         self.world.healed()
 
 
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let the garbage collector look for cycles less often: a run makes many objects that end without it."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> Outcome:
     """Run a plan. `watch`: your own observers."""
     run = Run(plan, watch)
     broken = what = None
     try:
-        run.play()
+        with _few_collections():
+            run.play()
     except Broken as failure:
         broken, what = failure.name, failure.what
     except Exception:  # noqa: BLE001  of ours or of the shipped code: found by this seed either way

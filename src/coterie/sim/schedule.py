@@ -121,10 +121,10 @@ class Host:
     @property
     def now_ms(self) -> int:
         """Return the time by its own clock."""
-        clock = self.clock
+        now_ms, clock = self._schedule.now_ms, self.clock
         if clock.ppm:
-            return clock.local(self._schedule.now_ms)
-        return self._schedule.now_ms + clock.ahead_ms  # asked for in every event
+            return clock.local(now_ms)
+        return now_ms + clock.ahead_ms  # asked for in every event
 
     def later(self, ms: int, act: Callable[[Any], None], about: Any) -> None:
         schedule = self._schedule

@@ -20,6 +20,7 @@ from coterie.sim.run import Outcome
 from coterie.sim.steps import FaultStep
 from coterie.sim.world import Observer, World
 from coterie.stories import grid
+from coterie.structs import replace
 
 MOST_FAULTS, MOST_GROUPS, MOST_NAMES, LAST_STEPS = 10, 3, 6, 8
 """So many of each are listed, so that all of it fits a screen."""
@@ -41,6 +42,8 @@ class SummaryObserver(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._ledger = Ledger()
+        self.facts: list[Fact] = []
+        """The facts of all brokers, with the time of the run: the clock of a simulated broker may be wrong."""
         self._began_ms: dict[tuple[str, int], int] = {}
         """The world's time at which a rebalance began, by group and by the broker's time."""
         self._starts: Counter[str] = Counter()
@@ -61,6 +64,7 @@ class SummaryObserver(Observer):
 
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         self._ledger.add(fact)
+        self.facts.append(replace(fact, at_ms=self.world.schedule.now_ms))
         if isinstance(fact, RebalanceStarted):
             self._began_ms[fact.group_id, fact.at_ms] = self.world.schedule.now_ms
         why = _REMOVED.get(type(fact))

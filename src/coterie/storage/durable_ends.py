@@ -24,9 +24,8 @@ from struct import Struct
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
 from coterie.errors import MalformedError
+from coterie.protocol.checksums import crc32c
 from coterie.storage.files import DiskFile, File, Files, PreparedWrite, read_file
 from coterie.storage.log_errors import DamagedFileError, DirectoryError
 from coterie.storage.metadata_files import ChecksummedFile, id_text, parse_id

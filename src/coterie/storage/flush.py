@@ -26,9 +26,8 @@ from contextlib import suppress
 from struct import Struct
 from uuid import UUID
 
-from crc32c import crc32c
-
 from coterie.protocol.buffer import Buffer
+from coterie.protocol.checksums import crc32c
 from coterie.storage.files import DiskFile, File, Files, PreparedWrite, Sync, parent_of, read_file
 from coterie.storage.log_errors import DamagedFileError, LogWriteError
 from coterie.storage.segment import Segment

@@ -29,9 +29,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
 from coterie.errors import MalformedError
+from coterie.protocol.checksums import crc32c
 from coterie.storage.files import Files, read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError, LaterFormatError
 from coterie.structs import DataStruct, field

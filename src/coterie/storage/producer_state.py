@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from coterie.protocol.checksums import crc32c
 from coterie.protocol.records import EndMarker
 from coterie.storage.compaction import LastRecord
 from coterie.storage.files import Files, replace_file

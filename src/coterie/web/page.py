@@ -58,8 +58,15 @@ def live_page(title: str) -> str:
     )
 
 
-def file_page(title: str, listed: dict[str, Any], details: list[dict[str, Any]], tables: str, more_style: str) -> str:
-    """Return the page as one file. `tables` is HTML for readers without scripts, and for paper.
+def file_page(
+    title: str,
+    listed: dict[str, Any],
+    details: list[dict[str, Any]],
+    tables: str,
+    more_style: str,
+    summary: str = "",
+) -> str:
+    """Return the page as one file. `tables` is HTML for readers without scripts, and for paper; `summary` for all.
 
     The policy in its head allows this one script: nothing that a client calls itself can run.
     """
@@ -67,12 +74,11 @@ def file_page(title: str, listed: dict[str, Any], details: list[dict[str, Any]],
     allowed = b64encode(sha256(text.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; img-src data:"
     data = json.dumps({"list": listed, "groups": details}, separators=(",", ":")).replace("<", "\\u003c")
+    rest = f'<details id="tables" class="tables" open><summary>As tables</summary>{tables}</details>' if tables else ""
     return _SHELL.format(
         title=escape(title),
         head=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         style=f"<style>{more_style}{style()}</style>",
-        rest=f'<details id="tables" class="tables" open><summary>As tables</summary>{tables}</details>'
-        if tables
-        else "",
+        rest=summary + rest,
         script=f'<script type="application/json" id="data">{data}</script><script>{text}</script>',
     )

@@ -21,7 +21,7 @@ from coterie import facts
 from coterie.diagnosis import Departure, GroupHistory, Happening
 from coterie.diagnosis.cost import dead_time_ms
 from coterie.facts import Fact
-from coterie.ledger import Bookmark, Interval, Rebalance
+from coterie.ledger import Bookmark, Interval, Rebalance, rejoins_of
 from coterie.ledger.derived import MemberGone
 from coterie.ledger.ownership import Partition
 
@@ -161,7 +161,10 @@ class Timeline:
 
     def add(self, fact: Fact) -> Rebalance | None:
         """Add a fact. Returns the rebalance that it ended, if any."""
-        if isinstance(fact, facts.MemberJoined):
+        if isinstance(fact, facts.JoinPhaseCompleted):
+            for one in rejoins_of(fact):
+                self.add(one)
+        elif isinstance(fact, facts.MemberJoined):
             self._join(fact)
         elif isinstance(fact, facts.GroupEmptied | facts.GroupCreated):
             self._present.clear()

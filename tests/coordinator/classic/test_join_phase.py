@@ -6,10 +6,20 @@ import pytest
 
 from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, GroupEmptied, JoinPhaseCompleted, JoinPhaseStuck, MemberMissedJoin, WriteFailed
+from coterie.facts import (
+    Cause,
+    GroupEmptied,
+    JoinPhaseCompleted,
+    JoinPhaseStuck,
+    MemberLeft,
+    MemberMissedJoin,
+    MemberRejoined,
+    WriteFailed,
+)
 from coterie.protocol.java_hash import map_order
 from coterie.protocol.messages import GroupRecord, StoredGroup
 from coterie.protocol.offsets_topic import read_record
+from coterie.protocol.subscription import Subscription, write_subscription
 from coterie.stories import PARKED, Story, check_story
 
 
@@ -261,3 +271,40 @@ def test_a_failed_write_of_emptiness_is_told_and_otherwise_harmless(group: Story
     group.expect(state=State.EMPTY)
     group.crash()
     group.expect(state=State.STABLE, generation=1)
+
+
+def test_a_phase_lists_who_joined_again_and_what_each_still_owned(group: Story) -> None:
+    """A newcomer is not listed: it owned nothing. No join has a fact of its own."""
+    a, b = group.stable("a", "b")
+    group.member("c").joins(old=True, owned={"t": [7]})
+    group.advance(ms=5)
+    a.joins(owned={"t": [1]})
+    group.advance(ms=7)
+    b.joins(owned={"t": [2]})
+    fact = group.emitted(JoinPhaseCompleted)
+    (of_a, of_b) = (
+        [write_subscription(Subscription(("t",), owned={"t": [number]})), [one.member_id]]
+        for number, one in ((1, a), (2, b))
+    )
+    assert [list(one) for one in fact.rejoined] == [of_a, of_b] and fact.took_ms == 12
+    assert not any(isinstance(one, MemberRejoined) for one in group.world.facts)
+
+
+def test_a_join_that_no_phase_will_list_has_a_fact_of_its_own(group: Story) -> None:
+    """The member joins once more, leaves, or its coordinator stops, before all have joined."""
+    a, b, _c = group.stable("a", "b", "c", session=60_000)
+    a.joins(reason="first", owned={"t": [1, 2]})
+    began_ms = group.world.now_ms
+    group.advance(ms=10)
+    b.joins(owned={"t": [3]})
+    a.joins(owned={"t": [1]})
+    first = group.emitted(MemberRejoined, member_id="a")
+    assert (first.at_ms, first.metadata) == (began_ms, write_subscription(Subscription(("t",), owned={"t": [1, 2]})))
+    group.advance(ms=10)
+    b.leaves()
+    assert [type(fact) for fact in group.world.facts[-2:]] == [MemberRejoined, MemberLeft]
+    assert group.emitted(MemberRejoined, member_id="b").at_ms == began_ms + 10
+    group.move_coordinator()
+    assert group.emitted(MemberRejoined, member_id="a").metadata == write_subscription(
+        Subscription(("t",), owned={"t": [1]})
+    )

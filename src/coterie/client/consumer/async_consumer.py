@@ -53,7 +53,7 @@ from coterie.errors import (
     RequestTimedOutError,
 )
 from coterie.protocol.apis import list_offsets
-from coterie.protocol.records import Record
+from coterie.protocol.records import AsyncRecordIterator, Record
 from coterie.settings.consumer_settings import ConsumerSettings
 
 log = logging.getLogger("coterie.consumer")
@@ -189,6 +189,7 @@ class AsyncConsumer:
         self._engine.listener = listener
         self._topics = frozenset(names), pattern
         self._calm_until_ms = 0
+        self._fetcher.buffer.stop()
         self._engine.subscribe(names, pattern)
 
     async def unsubscribe(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
@@ -348,15 +349,19 @@ class AsyncConsumer:
             return Records(reading.fetcher.take(limit))
 
     def _take_one(self) -> Record | None:
-        reading = self._engine.reading
+        """Return the next record, and let the iteration take the rest of its batch while the consumer is calm."""
+        engine = self._engine
+        reading = engine.reading
         with reading.lock:
-            record = reading.fetcher.take_one()
+            record = reading.fetcher.take_one(self._clock_ms, self._calm_until_ms)
+        if engine.needs_attention:  # since then: it has stopped the buffer before that was filled
+            reading.fetcher.buffer.stop()
         if reading.fetcher.needs_data:
             reading.ask_more_soon()
         return record
 
     def __aiter__(self) -> AsyncIterator[Record]:
-        return self
+        return AsyncRecordIterator(self._fetcher.buffer, self.__anext__)
 
     async def __anext__(self) -> Record:
         """Return the next record. The one before counts as processed then."""
@@ -805,6 +810,7 @@ class AsyncConsumer:
     async def _end_close(self) -> None:
         self._is_closed = True
         if self._made is not None:
+            self._made.reading.fetcher.buffer.stop()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_GRACE_S):
                     await self._made.close()

@@ -37,7 +37,7 @@ from coterie.client.types import (
     TopicPartition,
 )
 from coterie.errors import ClientClosedError, ConcurrentUseError
-from coterie.protocol.records import Record
+from coterie.protocol.records import Record, RecordIterator
 from coterie.settings.consumer_settings import ConsumerSettings
 
 log = logging.getLogger("coterie.consumer")
@@ -239,7 +239,7 @@ class Consumer:
             reading.fetcher.rewind()
 
     def __iter__(self) -> Iterator[Record]:
-        return self
+        return RecordIterator(self._inner._fetcher.buffer, self.__next__)
 
     def __next__(self) -> Record:
         """Return the next record. The one before counts as processed then."""

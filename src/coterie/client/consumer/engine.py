@@ -26,7 +26,7 @@ from coterie.client.event_log import EventLog
 from coterie.client.member import ConsumerMembership, MemberSettings, Membership, effects, events, facts
 from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, of_partition, snapshot
 from coterie.client.network.network_client import NetworkClient
-from coterie.client.network.runtime import REAL, BackgroundTasks, Runtime, within
+from coterie.client.network.runtime import REAL, BackgroundTasks, Runtime, shared_ticks, within
 from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.facts import Emit
@@ -161,7 +161,8 @@ class Engine:
             self.log.name_group(settings.group_id, settings.group_instance_id)
         self.measured = ConsumerMetrics(settings)
         self.cluster = NetworkClient(settings, self.log, self.measured, runtime)
-        self.tasks = BackgroundTasks(self.clock_ms, self.fail)
+        ticks = shared_ticks() if runtime is REAL else None  # the simulator's members are on machines of their own
+        self.tasks = BackgroundTasks(self.clock_ms, self.fail, ticks)
         self.reading = FetchDriver(
             settings,
             self.cluster,
@@ -185,18 +186,18 @@ class Engine:
             else:
                 self.member = Membership(about)
         self.listener = RebalanceCallbacks({})
-        self.needs_attention = False
-        """A poll has more to do than to take records."""
+        self._needs_attention = False
         self._events: deque[Any] = deque()
         self._is_handling = False
         self._calls: deque[effects.CallListener] = deque()
         self._failures: deque[Exception] = deque()
         self._is_woken = False
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._waiters: dict[asyncio.Future[None], Callable[[], bool] | None] = {}
+        """What each of them waits for; None: for any event."""
         self._endings: dict[int, asyncio.Future[Any]] = {}
         self._last_token = 0
         self._perform: Mapping[type, Callable[[Any], None]] = {
-            effects.SendRequest: lambda effect: self.tasks.start(self._send(effect)),
+            effects.SendRequest: self._start_sending,
             effects.FindCoordinator: lambda effect: self.tasks.start(self._find_coordinator(effect)),
             effects.Disconnect: self._disconnect,
             effects.StartTimer: lambda effect: self.tasks.arm(
@@ -216,6 +217,17 @@ class Engine:
             effects.Ended: lambda effect: self._end(id(effect.asked), None, effect.error),
             Emit: self._emit,
         }
+
+    @property
+    def needs_attention(self) -> bool:
+        """True if a poll has more to do than to take records. An iteration must poll then."""
+        return self._needs_attention
+
+    @needs_attention.setter
+    def needs_attention(self, value: bool) -> None:
+        self._needs_attention = value
+        if value:
+            self.reading.fetcher.buffer.stop()
 
     # --- the member ---------------------------------------------------------------------------------------------------
 
@@ -248,6 +260,41 @@ class Engine:
             then.reply, then.error = reply, error
             self.handle(then)
 
+    def _start_sending(self, effect: effects.SendRequest) -> None:
+        if type(effect.request) is not Heartbeat or not self._beat(effect):
+            self.tasks.start(self._send(effect))
+
+    def _beat(self, effect: effects.SendRequest) -> bool:
+        """Send a heartbeat without a task, as `_send` does; return False if that must connect first."""
+        began_ms = self.clock_ms()
+
+        def answered(reply: Any, error: Exception | None) -> None:
+            if self.tasks.is_closed:
+                return
+            if error is not None:
+                self._not_answered(effect, error)
+            else:
+                now_ms = self.clock_ms()
+                self.measured.responses.record(now_ms - began_ms, now_ms)
+                self._answered(effect, reply, began_ms)
+
+        try:
+            is_sent = self.cluster.ask(
+                effect.to.id,
+                heartbeat,
+                effect.request,
+                answered,
+                timeout_ms=effect.timeout_ms,
+                lane=effect.lane,
+                at_most=heartbeat.API.last_by_name,
+            )
+        except CoterieError:
+            return False  # the connection is being lost: open another
+        if is_sent:
+            self.measured.requests.record(1, began_ms)
+            self._asks_coordinator()
+        return is_sent
+
     async def _send(self, effect: effects.SendRequest) -> None:
         request: Any = effect.request
         is_fetch = isinstance(request, OffsetFetch)
@@ -255,33 +302,38 @@ class Engine:
         if not isinstance(request, _PARKED):
             self._asks_coordinator()
         began_ms = self.clock_ms()
-        asked = self.cluster.send(
-            effect.to.id,
-            api,
-            [request] if is_fetch else request,
-            timeout_ms=effect.timeout_ms,
-            lane=effect.lane,
-            at_most=api.API.last_by_name,  # names are what members speak of
-            at_least=_AT_LEAST.get(api, 0),
-        )
         try:
-            reply = await within(effect.timeout_ms, asked)
+            reply = await self.cluster.send_within(
+                effect.to.id,
+                api,
+                [request] if is_fetch else request,
+                timeout_ms=effect.timeout_ms,
+                lane=effect.lane,
+                at_most=api.API.last_by_name,  # names are what members speak of
+                at_least=_AT_LEAST.get(api, 0),
+            )
         except CoterieError as error:
-            self._reach.failed(str(error), self.clock_ms())
-            self._watch_reach()
-            if isinstance(request, _PARKED):
-                self.measured.failed_rebalances.record(1, self.clock_ms())
-            self._answer(effect.then, error=error)
+            self._not_answered(effect, error)
         except Exception as error:  # the member waits for an answer, whosever mistake it is
             self._answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
             raise
         else:
-            now_ms = self.clock_ms()
-            after_ms = self._reach.answered(now_ms)
-            if after_ms is not None:
-                self.log.write(facts.CoordinatorReached(now_ms, self.settings.group_id or "", after_ms))
-            self._measure(request, reply, began_ms, now_ms)
-            self._answer(effect.then, reply[0] if is_fetch else reply)
+            self._answered(effect, reply[0] if is_fetch else reply, began_ms)
+
+    def _not_answered(self, effect: effects.SendRequest, error: Exception) -> None:
+        self._reach.failed(str(error), self.clock_ms())
+        self._watch_reach()
+        if isinstance(effect.request, _PARKED):
+            self.measured.failed_rebalances.record(1, self.clock_ms())
+        self._answer(effect.then, error=error)
+
+    def _answered(self, effect: effects.SendRequest, reply: Any, began_ms: int) -> None:
+        now_ms = self.clock_ms()
+        after_ms = self._reach.answered(now_ms)
+        if after_ms is not None:
+            self.log.write(facts.CoordinatorReached(now_ms, self.settings.group_id or "", after_ms))
+        self._measure(effect.request, reply, began_ms, now_ms)
+        self._answer(effect.then, reply)
 
     def _measure(self, request: Any, reply: Any, began_ms: int, now_ms: int) -> None:
         measured, took_ms = self.measured, now_ms - began_ms
@@ -477,8 +529,15 @@ class Engine:
                 self._raise_what_waits()
                 if self.reading.fetcher.has_something:
                     return None
-            if not await self.until_news(until_ms):
+            if not await self.until_news(until_ms, lambda: self._is_there_something(ending)):
                 return self._calls[0] if self._calls else None  # it may have come in the last moment
+
+    def _is_there_something(self, ending: asyncio.Future[Any] | None) -> bool:
+        if self._calls:
+            return True
+        if ending is not None:
+            return ending.done()
+        return self._is_woken or bool(self._failures) or self.reading.fetcher.has_something
 
     def _raise_what_waits(self) -> None:
         if self._is_woken:
@@ -490,11 +549,11 @@ class Engine:
             self.needs_attention = bool(self._failures)
             raise error
 
-    async def until_news(self, until_ms: float) -> bool:
-        """Wait for an event; return False when the time is over."""
+    async def until_news(self, until_ms: float, is_wanted: Callable[[], bool] | None = None) -> bool:
+        """Wait for an event after which `is_wanted` is true, or for any; return False when the time is over."""
         left_s = (until_ms - self.clock_ms()) / 1000
         waiter = self.tasks.loop.create_future()
-        self._waiters[waiter] = None
+        self._waiters[waiter] = is_wanted
         try:
             async with asyncio.timeout(max(left_s, 0)):  # also without time left others get their turn
                 await waiter
@@ -505,9 +564,9 @@ class Engine:
         return True
 
     def news(self) -> None:
-        """Wake the callers that wait in `until_news`."""
-        for waiter in self._waiters:
-            if not waiter.done():
+        """Wake the callers that wait in `until_news` for what is there now."""
+        for waiter, is_wanted in self._waiters.items():
+            if not waiter.done() and (is_wanted is None or is_wanted()):
                 waiter.set_result(None)
 
     def wake_up(self) -> None:

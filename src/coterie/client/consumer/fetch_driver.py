@@ -114,10 +114,11 @@ class FetchDriver:
 
     async def _fetch(self, effect: Fetch) -> None:
         timeout_ms = self._settings.request_timeout_ms + effect.request.max_wait_ms
-        asked = self._cluster.send(effect.node_id, fetch, effect.request, timeout_ms=timeout_ms, lane=FETCH_LANE)
         began_ms = self._clock_ms()
         try:
-            answer = await within(timeout_ms, asked)
+            answer = await self._cluster.send_within(
+                effect.node_id, fetch, effect.request, timeout_ms=timeout_ms, lane=FETCH_LANE
+            )
         except Exception as error:  # noqa: BLE001  also a bug in Coterie: every poll must raise it
             self._log.debug(error)
             self._trouble = error
@@ -135,6 +136,7 @@ class FetchDriver:
     def measure(self, now_ms: int) -> None:
         """Record what was handed over since the last time, and how far behind the reader is. Under the lock."""
         fetcher = self.fetcher
+        fetcher.settle()
         self._measured.taken(fetcher.records_taken, fetcher.bytes_taken, fetcher.largest_lag(), now_ms)
 
     async def _ask_committed(self, effect: AskCommitted) -> None:

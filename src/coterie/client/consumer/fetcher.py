@@ -19,7 +19,7 @@ other methods change what is read: assign, seek, pause. The rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from coterie.client.consumer.fetch_requests import (
     ON_ERROR,
@@ -56,7 +56,7 @@ from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.protocol.fetched import NO_PROGRESS
-from coterie.protocol.records import Record
+from coterie.protocol.records import Record, RecordBuffer
 from coterie.settings.consumer_settings import ConsumerSettings
 
 MOST_STALE_EPOCHS = 10
@@ -79,8 +79,10 @@ class Fetcher:
         """The partitions with fetched records, in the order in which polls return them."""
         self._handed: dict[TopicPartitionState, None] = {}
         """The partitions of the last poll, whose records may not be processed yet."""
-        self._last: TopicPartitionState | None = None
-        """The partition of the last single record."""
+        self.buffer = RecordBuffer()
+        """The rest of an opened batch, which an iteration takes without asking; `settle` counts what it took."""
+        self._buffered: TopicPartitionState | None = None
+        """The partition of the buffer."""
         self._fetching: dict[int, Fetch] = {}
         self._stale: set[str] = set()
         self._is_refreshing = False
@@ -97,6 +99,7 @@ class Fetcher:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these and no others; those that were read before keep their state."""
+        self.settle()
         before = dict(self._states)
         states: dict[
             TopicPartition, TopicPartitionState
@@ -121,6 +124,7 @@ class Fetcher:
         return list(self._states)
 
     def state(self, partition: TopicPartition) -> TopicPartitionState:
+        self.settle()
         found = self._states.get(partition)
         if found is None:
             raise NotAssignedError(
@@ -160,6 +164,7 @@ class Fetcher:
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no more records of partitions that are about to be revoked. `assign` ends it."""
+        self.settle()
         for one in partitions:
             if one in self._states:
                 self._states[one].is_held = True
@@ -182,6 +187,7 @@ class Fetcher:
 
     def begin_poll(self) -> None:
         """The caller has come back for more: it is done with what it was given."""
+        self.settle()
         for state in self._handed:
             state.done = (
                 OffsetAndMetadata(state.position, leader_epoch=state.epoch) if state.position is not None else None
@@ -190,6 +196,7 @@ class Fetcher:
 
     def rewind(self) -> None:
         """Take back the records of the last poll, which did not reach its caller."""
+        self.settle()
         handed, self._handed = self._handed, {}
         for state in handed:
             if state.done is not None:
@@ -197,6 +204,7 @@ class Fetcher:
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions that a commit without offsets commits: after the last records returned."""
+        self.settle()
         return {
             one: OffsetAndMetadata(state.position, leader_epoch=state.epoch)
             for one, state in self._states.items()
@@ -205,6 +213,7 @@ class Fetcher:
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions that an auto-commit may commit now."""
+        self.settle()
         return {one: state.done for one, state in self._states.items() if state.done is not None}
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -215,6 +224,7 @@ class Fetcher:
 
     def largest_lag(self) -> int | None:
         """Return the largest lag of any partition; None while none is known."""
+        self.settle()
         ends = (
             (state.position, state.last_stable_offset if self._reads_committed else state.high_watermark)
             for state in self._states.values()
@@ -242,6 +252,7 @@ class Fetcher:
 
         Every poll begins with another partition, so that a full one does not keep the others waiting.
         """
+        self.settle()
         if self._handed:
             self.begin_poll()
         records: list[Record] = []
@@ -261,20 +272,34 @@ class Fetcher:
             turn.move_to_end(next(iter(turn)))
         return records
 
-    def take_one(self) -> Record | None:
-        """The same as `take(1)`, and faster while one partition goes on; iteration uses it."""
-        state = self._last
-        if state is not None and state.chunks and not state.is_paused and not state.is_held:
-            record = state.chunks[0].take_ready()
-            if record is not None:
-                self.begin_poll()
-                self._handed[state] = None
-                state.position, state.epoch = state.chunks[0].next_offset, record.leader_epoch
-                self.records_taken += 1
-                return record
+    def take_one(self, clock_ms: Callable[[], int] | None = None, until_ms: int = 0) -> Record | None:
+        """The same as `take(1)`. With a clock, the rest of its batch can be taken from `buffer` until that time."""
         records = self.take(1)
-        self._last = next(iter(self._handed), None) if records else None
-        return records[0] if records else None
+        if not records:
+            return None
+        state = next(reversed(self._handed))
+        if clock_ms is not None and state.chunks:
+            opened, taken = state.chunks[0].opened
+            if 0 < taken < len(opened) and opened[taken - 1] is records[0]:
+                self.buffer.start(opened, taken, clock_ms, until_ms)
+                self._buffered = state
+        return records[0]
+
+    def settle(self) -> None:
+        """Stop the buffer and count what was taken from it, as if by as many calls of `take_one`.
+
+        Everything here that reads or changes positions begins with it.
+        """
+        state, self._buffered = self._buffered, None
+        if state is None:
+            return
+        self.buffer.stop()
+        count = self.buffer.count
+        if count > 1:
+            self._take_from(state, count - 1, [])
+        if count:
+            self.begin_poll()
+            self._take_from(state, 1, [])
 
     def _take_from(self, state: TopicPartitionState, limit: int, records: list[Record]) -> None:
         chunk = state.chunks[0]
@@ -313,6 +338,7 @@ class Fetcher:
     # --- what to ask --------------------------------------------------------------------------------------------------
 
     def effects(self, leader_of: LeaderOf, now_ms: int) -> list[FetchEffect]:
+        self.settle()
         self.needs_data = False
         self.due_ms = None
         found: list[FetchEffect] = []
@@ -403,6 +429,7 @@ class Fetcher:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def fetched(self, asked: Fetch, answer: fetch.Response, now_ms: int) -> None:
+        self.settle()
         self._ended(asked)
         if answer.error:
             for state, offset, leader in asked.states.values():
@@ -418,6 +445,7 @@ class Fetcher:
 
     def fetch_failed(self, asked: Fetch, error: KafkaError, now_ms: int) -> None:
         """The node could not be reached, or did not answer: maybe others lead by now."""
+        self.settle()
         self._ended(asked)
         for state, _, _ in asked.states.values():
             state.replica = None
@@ -515,6 +543,7 @@ class Fetcher:
         self, asked: AskCommitted, offsets: Mapping[TopicPartition, OffsetAndMetadata] | KafkaError, now_ms: int
     ) -> None:
         """`offsets`: what the group has committed; a partition that is not there has nothing."""
+        self.settle()
         self.needs_data = True
         for state in asked.states:
             if state.asking is not asked:
@@ -535,6 +564,7 @@ class Fetcher:
                 state.request_offset_reset(self._auto_offset_reset)
 
     def offsets_found(self, asked: AskOffsets, found: Mapping[TopicPartition, Found], now_ms: int) -> None:
+        self.settle()
         self.needs_data = True
         for state in asked.states:
             if state.asking is not asked:
@@ -552,6 +582,7 @@ class Fetcher:
 
     def epoch_ends_found(self, asked: AskEpochEnds, answer: epoch_api.Response, now_ms: int) -> None:
         """Take the end offsets of the positions' epochs, as their leaders answered."""
+        self.settle()
         self.needs_data = True
         ends = {(topic.topic, one.partition): one for topic in answer.topics for one in topic.partitions}
         for state in asked.states:
@@ -573,6 +604,7 @@ class Fetcher:
                 state.need = Need.NOTHING
 
     def epoch_ends_failed(self, asked: AskEpochEnds, error: KafkaError, now_ms: int) -> None:
+        self.settle()
         self.needs_data = True
         for state in asked.states:
             if state.asking is not asked:

@@ -14,7 +14,6 @@ from coterie.protocol.apis import list_offsets
 from coterie.protocol.apis.fetch import AbortedTransaction
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.fetched import FetchedRecords, end_of
-from coterie.protocol.records import Record
 from coterie.settings.consumer_settings import duration_ms
 
 
@@ -63,15 +62,6 @@ class Chunk(FetchedRecords):
         super().__init__(topic, partition, data, next_offset=offset, aborted=given_up, check_crcs=check_crcs)
         self.end_offset = end_of(self._data, offset)
         """The offset of the next fetch; NO_PROGRESS if these bytes have no complete batch."""
-
-    def take_ready(self) -> Record | None:
-        """The next record, if it is unpacked already and not the last of its batch; else `take` must look further."""
-        if self._taken + 1 >= len(self._pending):
-            return None
-        record = self._pending[self._taken]
-        self._taken += 1
-        self.next_offset = record.offset + 1
-        return record
 
     @property
     def whole_size(self) -> int:

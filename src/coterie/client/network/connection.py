@@ -52,6 +52,9 @@ LONGEST_S = 86_400.0
 _Answer = tuple[bytes, int]
 """A frame and where its body begins."""
 
+OnAnswer = Callable[[Any, Exception | None], None]
+"""Called with an answer and None, or with None and an error."""
+
 
 _here = threading.local()
 
@@ -64,22 +67,33 @@ def _small_frames() -> bytearray:
     return found
 
 
-class _Asked(InFlightRequest):
-    """A request, with who waits for its answer and the timer of its deadline."""
+class _Callback:
+    """What a future is to those who wait, for one who is called instead: soon, as the callbacks of futures are."""
 
-    __slots__ = ("answer", "timeout_ms", "timer")
+    __slots__ = ("_api", "_connection", "_is_done", "_then", "_version")
 
-    timer: asyncio.TimerHandle
+    def __init__(self, connection: BrokerConnection, api: ModuleType, version: int, then: OnAnswer) -> None:
+        self._connection, self._api, self._version, self._then = connection, api, version, then
+        self._is_done = False
 
-    def __init__(
-        self, api: Api, version: int, deadline: float, timeout_ms: float, answer: asyncio.Future[_Answer]
-    ) -> None:
-        self.api = api  # as super().__init__ does, which would cost half a microsecond for each request
-        self.version = version
-        self.deadline = deadline
-        self.correlation_id = 0
-        self.timeout_ms = timeout_ms
-        self.answer = answer
+    def done(self) -> bool:
+        return self._is_done
+
+    def set_result(self, answer: _Answer) -> None:
+        self._is_done = True
+        self._connection._loop.call_soon(self._read, answer)  # noqa: SLF001  it is a part of the connection
+
+    def set_exception(self, error: Exception) -> None:
+        self._is_done = True
+        self._connection._loop.call_soon(self._then, None, error)  # noqa: SLF001
+
+    def _read(self, answer: _Answer) -> None:
+        try:
+            reply = self._connection._read(self._api, *answer, self._version)  # noqa: SLF001
+        except KafkaError as unreadable:
+            self._then(None, unreadable)
+        else:
+            self._then(reply, None)
 
 
 _TLS_ALERT = b"\x15\x03"
@@ -97,9 +111,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._idle_s = min(settings.connections_max_idle_ms / 1000, LONGEST_S)
         self._frames = FrameReader(settings.coterie_max_response_bytes, _small_frames())
         self._loop = asyncio.get_running_loop()
-        self._requests: InFlightRequests[_Asked] = InFlightRequests(
-            settings.client_id or SOFTWARE, self._idle_s, self._loop.time()
-        )
+        self._requests = InFlightRequests(settings.client_id or SOFTWARE, self._idle_s, self._loop.time())
+        self._written: tuple[Any, int, bytes] | None = None
+        """The last request of `ask`, its version and its body."""
         self._authenticator: Authenticator | None = None
         self._all_answered: asyncio.Future[None] | None = None
         self._login: asyncio.Task[None] | None = None
@@ -206,6 +220,32 @@ class BrokerConnection(asyncio.BufferedProtocol):
         frame, at = await self._ask(api.API, version, body, timeout_ms)
         return self._read(api, frame, at, version)
 
+    def ask(
+        self,
+        api: ModuleType,
+        request: Any,
+        then: OnAnswer,
+        *,
+        timeout_ms: float,
+        at_most: int | None = None,
+    ) -> None:
+        """Ask without a task: `then` is called soon after the answer came, or the error.
+
+        The bytes of a request that is sent again and again are written once. Raises what cannot be sent.
+        """
+        version = self.version_of(api, at_most)
+        known = self._written
+        if known is None or known[0] is not request or known[1] != version:
+            known = self._written = request, version, api.write_request(request, version)
+
+        now = self._loop.time()
+        asked = self._asked(api.API, version, timeout_ms, _Callback(self, api, version, then), now)
+        try:
+            self._send(api.API, version, known[2], asked, now)
+        except KafkaError:
+            asked.timer.cancel()
+            raise
+
     async def close(self) -> None:
         """Close the connection without waiting for answers. A second close does nothing."""
         self._end(ConnectionLostError(f"the connection to {self.address} was closed by this client"), orderly=True)
@@ -223,7 +263,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def _send(self, row: Api, version: int, body: bytes, asked: _Asked | None, now: float) -> None:
+    def _send(self, row: Api, version: int, body: bytes, asked: InFlightRequest | None, now: float) -> None:
         """Write a request, unless it is held back while the client logs in again."""
         if self.error is not None:
             raise _again(self.error)
@@ -241,16 +281,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """`is_login`: it is not held back by the login that it is a part of."""
         if self.error is not None:
             raise _again(self.error)
-        loop = self._loop
-        now, timeout_s = loop.time(), timeout_ms / 1000
-        asked = _Asked(row, version, now + timeout_s, timeout_ms, loop.create_future())
-        # The timer belongs to the request, not to who waits: one that was cancelled is still answered, or never.
-        asked.timer = loop.call_later(timeout_s, self._expire, asked.deadline)
+        now = self._loop.time()
+        answer: asyncio.Future[_Answer] = self._loop.create_future()
+        asked = self._asked(row, version, timeout_ms, answer, now)
         if is_login:
             self._write(self._requests.frame(row, version, body, asked))
         else:
             self._send(row, version, body, asked, now)
-        return await asked.answer
+        return await answer
+
+    def _asked(self, row: Api, version: int, timeout_ms: float, answer: Any, now: float) -> InFlightRequest:
+        """Return a request with its timer, which belongs to it: one that was cancelled is answered too, or never."""
+        asked = InFlightRequest(row, version, now, timeout_ms, answer)
+        asked.timer = self._loop.call_later(timeout_ms / 1000, self._expire, asked.deadline)
+        return asked
 
     def _read(self, api: ModuleType, frame: bytes, at: int, version: int) -> Any:
         try:
@@ -266,7 +310,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if asked is not None:
             self._out_of_time(asked, asked.timeout_ms)
 
-    def _out_of_time(self, asked: _Asked, timeout_ms: float) -> None:
+    def _out_of_time(self, asked: InFlightRequest, timeout_ms: float) -> None:
         said = f"{self.address} did not answer {asked.api.name} within {timeout_ms:.0f} ms"
         if not asked.answer.done():
             asked.answer.set_exception(RequestTimedOutError(f"{said}. Is it overloaded, or is the network down?"))
@@ -324,12 +368,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         body = api_versions.write_request(request, version)
         frame, at = await self._ask(api_versions.API, version, body, self._request_timeout_ms)
         is_refusal = frame[at : at + 2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-        try:
-            return api_versions.read_response(frame, at, 0 if is_refusal else version)
-        except MalformedError as error:
-            raise self._end(
-                ConnectionLostError(f"{self.address} answered ApiVersions with what cannot be read: {error}")
-            ) from None
+        response: api_versions.Response = self._read(api_versions, frame, at, 0 if is_refusal else version)
+        return response
 
     def _tune(self, settings: ClientSettings) -> None:
         """Set the socket's buffer sizes, if settings give them: the system finds better sizes than Java's defaults."""

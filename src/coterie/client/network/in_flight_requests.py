@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from coterie.errors import MalformedError, UnsupportedVersionError
 from coterie.protocol.api import Api
@@ -21,31 +21,32 @@ NEVER = float("inf")
 
 
 class InFlightRequest:
-    """A request that is to be answered. A driver adds who waits for the answer."""
+    """A request that is to be answered. `answer`, who waits for it, and `timer` are the driver's."""
 
-    __slots__ = ("api", "correlation_id", "deadline", "version")
+    __slots__ = ("answer", "api", "correlation_id", "deadline", "timeout_ms", "timer", "version")
 
-    def __init__(self, api: Api, version: int, deadline: float) -> None:
+    timer: Any
+
+    def __init__(self, api: Api, version: int, now: float, timeout_ms: float, answer: Any = None) -> None:
         self.api = api
         self.version = version
-        self.deadline = deadline
+        self.timeout_ms = timeout_ms
+        self.deadline = now + timeout_ms / 1000
+        self.answer = answer
         self.correlation_id = 0
         """0 until it is sent."""
 
 
-R = TypeVar("R", bound=InFlightRequest)
-
-
-class HeldBack(NamedTuple, Generic[R]):
+class HeldBack(NamedTuple):
     """A request that waits for the end of a login; `request` is None if it has no answer."""
 
     api: Api
     version: int
     body: bytes
-    request: R | None
+    request: InFlightRequest | None
 
 
-class InFlightRequests(Generic[R]):
+class InFlightRequests:
     def __init__(self, client_id: str, max_idle_s: float, now: float) -> None:
         """`max_idle_s`: how long the connection may be unused; below zero: for any time."""
         self._header_end = client_id_bytes(client_id)
@@ -53,9 +54,9 @@ class InFlightRequests(Generic[R]):
         self._max_idle_s = max_idle_s
         self._used_at = now
         self._last_correlation_id = 0
-        self.sent: deque[R] = deque()
+        self.sent: deque[InFlightRequest] = deque()
         """The requests that the broker has to answer, in order."""
-        self._held_back: deque[HeldBack[R]] | None = None
+        self._held_back: deque[HeldBack] | None = None
         """The requests that wait while the client authenticates again; None otherwise."""
         self.login_at = NEVER
         """When to authenticate again. The next request from then on is held back, and those that follow it."""
@@ -66,7 +67,7 @@ class InFlightRequests(Generic[R]):
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
-    def send(self, api: Api, version: int, body: bytes, request: R | None, now: float) -> bytes | None:
+    def send(self, api: Api, version: int, body: bytes, request: InFlightRequest | None, now: float) -> bytes | None:
         """Return the frame to write; None if the request is held back. `request` is None if it has no answer."""
         self._used_at = now
         if now >= self.login_at:
@@ -77,7 +78,7 @@ class InFlightRequests(Generic[R]):
             return None
         return self.frame(api, version, body, request)
 
-    def frame(self, api: Api, version: int, body: bytes, request: R | None) -> bytes:
+    def frame(self, api: Api, version: int, body: bytes, request: InFlightRequest | None) -> bytes:
         """Return the frame of a request that is never held back: of a login, or one that was held back until now."""
         self._last_correlation_id = correlation_id = self._last_correlation_id % _HIGHEST_CORRELATION + 1
         if request is not None:
@@ -86,14 +87,14 @@ class InFlightRequests(Generic[R]):
         header_end = self._flexible_header_end if version >= api.flexible else self._header_end
         return request_frame_of(api.key, version, correlation_id, header_end, body)
 
-    def release(self) -> Sequence[HeldBack[R]]:
+    def release(self) -> Sequence[HeldBack]:
         """The client has authenticated: return what was held back, in order. It is sent with `frame`."""
         held_back, self._held_back = self._held_back, None
         return held_back or ()
 
     # --- what becomes of requests -------------------------------------------------------------------------------------
 
-    def answered(self, frame: bytes) -> tuple[R, int]:
+    def answered(self, frame: bytes) -> tuple[InFlightRequest, int]:
         """Return the request that a frame answers, and where the answer's body begins.
 
         Raises:
@@ -112,7 +113,7 @@ class InFlightRequests(Generic[R]):
         self.sent.popleft()
         return request, at
 
-    def expired(self, now: float) -> R | None:
+    def expired(self, now: float) -> InFlightRequest | None:
         """Return the request whose time ended first; None if none has ended.
 
         The connection has to be closed then: no later answer can arrive before the one that is missing.
@@ -120,13 +121,13 @@ class InFlightRequests(Generic[R]):
         late = [each for each in self._waiting() if each.deadline <= now]
         return min(late, key=lambda each: each.deadline, default=None)
 
-    def drop(self) -> list[R]:
+    def drop(self) -> list[InFlightRequest]:
         """The connection has ended: return the requests that get no answer."""
         waiting = self._waiting()
         self.sent, self._held_back = deque(), None
         return waiting
 
-    def _waiting(self) -> list[R]:
+    def _waiting(self) -> list[InFlightRequest]:
         return [*self.sent, *(each.request for each in self._held_back or () if each.request is not None)]
 
     # --- idleness -----------------------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@ from coterie.client.event_log import (
 from coterie.client.metrics import ClientMetrics
 from coterie.client.network.backoff import Retries, backoff_ms
 from coterie.client.network.cluster_connection_states import ClusterConnectionStates
-from coterie.client.network.connection import BrokerConnection
+from coterie.client.network.connection import BrokerConnection, OnAnswer
 from coterie.client.network.metadata import NO_LEADER, ClusterMetadata, Metadata, Node, ask_for, ask_for_ids
-from coterie.client.network.runtime import REAL, Runtime
+from coterie.client.network.runtime import REAL, Runtime, within
 from coterie.client.network.sasl import Authenticator
 from coterie.client.network.tls import client_context
 from coterie.errors import AuthenticationError, ClientClosedError, ConnectionLostError, ErrorCode, KafkaError
@@ -82,7 +82,7 @@ class NetworkClient:
         if node_id is None:
             connection = await self._any_connection(lane)
         else:
-            connection = await self.connection(node_id, lane)
+            connection = self._open_connection(node_id, lane) or await self.connection(node_id, lane)
         began_ms = self.clock_ms()
         self._measured.requests.record(1, began_ms)
         answer = await connection.send(
@@ -97,6 +97,44 @@ class NetworkClient:
             ended_ms = self.clock_ms()
             self._measured.responses.record(ended_ms - began_ms, ended_ms)
         return answer
+
+    async def send_within(
+        self,
+        node_id: int,
+        api: ModuleType,
+        request: Any,
+        *,
+        timeout_ms: float,
+        lane: str,
+        at_most: int | None = None,
+        at_least: int = 0,
+    ) -> Any:
+        """Send one request as `send` does; the time it takes to connect counts too."""
+        asked = self.send(node_id, api, request, timeout_ms=timeout_ms, lane=lane, at_most=at_most, at_least=at_least)
+        if self._open_connection(node_id, lane) is not None:
+            return await asked  # the request has a timer of its own
+        return await within(timeout_ms, asked)
+
+    def ask(
+        self,
+        node_id: int,
+        api: ModuleType,
+        request: Any,
+        then: OnAnswer,
+        *,
+        timeout_ms: float,
+        lane: str = "",
+        at_most: int | None = None,
+    ) -> bool:
+        """Send a request that is sent often, without a task; return False if there is no open connection to use.
+
+        The caller measures it.
+        """
+        open_one = self._open_connection(node_id, lane)
+        if open_one is None:
+            return False
+        open_one.ask(api, request, then, timeout_ms=timeout_ms, at_most=at_most)
+        return True
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, what: str, timeout_ms: float | None = None) -> T:
         """Try until it works, fails for good, or `default.api.timeout.ms` has passed; `what` begins the error then.
@@ -207,11 +245,16 @@ class NetworkClient:
         if self._is_closed:
             raise ClientClosedError
         node = await self._node(node_id)
-        key = (node_id, lane)
-        known = self._connections.get(key)
-        if known is not None and not known.is_closed and known.address == (node.host, node.port):
-            return known
-        return await _shared(self._opening, key, lambda: self._open(node, lane))
+        known = self._open_connection(node_id, lane)
+        return known or await _shared(self._opening, (node_id, lane), lambda: self._open(node, lane))
+
+    def _open_connection(self, node_id: int, lane: str) -> BrokerConnection | None:
+        """Return the connection if it is open, and to the address that the node has now."""
+        known = self._connections.get((node_id, lane))
+        if known is None or known.is_closed or self._is_closed:
+            return None
+        node = self._known.node(node_id)
+        return known if node is not None and known.address == (node.host, node.port) else None
 
     async def _node(self, node_id: int) -> Node:
         node = self._known.node(node_id)

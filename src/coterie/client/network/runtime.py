@@ -13,8 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from inspect import isfunction
+from math import ceil
 from random import Random  # noqa: TID251  jitter: so that clients that failed together do not return together
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from coterie.client.network.connection import BrokerConnection
 from coterie.errors import IllegalStateError, RequestTimedOutError
@@ -56,17 +58,85 @@ async def within(timeout_ms: float, asked: Coroutine[Any, Any, Any]) -> Any:
         raise RequestTimedOutError(f"no answer within {timeout_ms:.0f} ms") from None
 
 
+TICK_MS = 100
+LONG_MS = 2_000
+"""A timer this long may ring up to `TICK_MS` late."""
+
+
+class SharedTicks:
+    """The long timers of all clients on an event loop. They ring at multiples of `TICK_MS`, many at one wake-up.
+
+    To wake up costs more than a heartbeat: a thousand members would wake up for each of theirs. While no timer is due
+    nothing wakes up.
+    """
+
+    def __init__(self) -> None:
+        self._ticks: dict[int, list[Tick]] = {}
+
+    def call_after(self, delay_s: float, then: Callable[..., None], *args: object) -> Tick:
+        """Call it after the delay, and up to `TICK_MS` later."""
+        loop = asyncio.get_running_loop()
+        number = ceil((loop.time() + delay_s) * 1000 / TICK_MS)
+        timer = Tick(then, args)
+        if number in self._ticks:
+            self._ticks[number].append(timer)
+        else:
+            self._ticks[number] = [timer]
+            loop.call_at(number * TICK_MS / 1000, self._ring, number)
+        return timer
+
+    def _ring(self, number: int) -> None:
+        for timer in self._ticks.pop(number):
+            if timer.then is not None:
+                try:
+                    timer.then(*timer.args)
+                except Exception as error:  # noqa: BLE001  the other timers are not to blame
+                    context = {"message": f"a timer failed: {timer.then!r}", "exception": error}
+                    asyncio.get_running_loop().call_exception_handler(context)
+
+
+class Tick:
+    """A timer of `SharedTicks`."""
+
+    __slots__ = ("args", "then")
+
+    def __init__(self, then: Callable[..., None], args: tuple[object, ...]) -> None:
+        self.then: Callable[..., None] | None = then
+        self.args = args
+
+    def cancel(self) -> None:
+        self.then, self.args = None, ()
+
+
+_ticks: WeakKeyDictionary[asyncio.AbstractEventLoop, SharedTicks] = WeakKeyDictionary()
+
+
+def shared_ticks() -> SharedTicks:
+    """Return those of the running event loop."""
+    loop = asyncio.get_running_loop()
+    found = _ticks.get(loop)
+    if found is None:
+        found = _ticks[loop] = SharedTicks()
+    return found
+
+
 class BackgroundTasks:
     """The tasks of one client. It must be created in the event loop that it runs on."""
 
-    def __init__(self, clock_ms: Callable[[], int], on_mistake: Callable[[Exception], None]) -> None:
-        """`on_mistake` is called with the error of a task that failed: it would look like a topic without records."""
+    def __init__(
+        self, clock_ms: Callable[[], int], on_mistake: Callable[[Exception], None], ticks: SharedTicks | None = None
+    ) -> None:
+        """`on_mistake` is called with the error of a task that failed: it would look like a topic without records.
+
+        With `ticks`, timers of `LONG_MS` and more are those.
+        """
         self.loop = asyncio.get_running_loop()
+        self._ticks = ticks
         self._clock_ms = clock_ms
         self.is_closed = False
         self._on_mistake = on_mistake
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, asyncio.TimerHandle | Tick] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         if self.is_closed:
@@ -85,8 +155,13 @@ class BackgroundTasks:
     def arm(self, key: str, at_ms: float, then: Callable[[], None]) -> None:
         """Start a timer. A timer with the same key is replaced."""
         self.disarm(key)
-        if not self.is_closed:
-            self._timers[key] = self.loop.call_later(max(at_ms - self._clock_ms(), 0) / 1000, self._rang, key, then)
+        if self.is_closed:
+            return
+        delay_ms = at_ms - self._clock_ms()
+        if self._ticks is not None and delay_ms >= LONG_MS:
+            self._timers[key] = self._ticks.call_after(delay_ms / 1000, self._rang, key, then)
+        else:
+            self._timers[key] = self.loop.call_later(max(delay_ms, 0) / 1000, self._rang, key, then)
 
     def _rang(self, key: str, then: Callable[[], None]) -> None:
         del self._timers[key]

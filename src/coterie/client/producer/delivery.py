@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from coterie.client.network.runtime import background
 from coterie.client.producer.partition_queue import Batch
 from coterie.errors import ErrorCode, IllegalStateError, KafkaError
+from coterie.protocol.records import SentRecord
 
 
 class RecordMetadata(NamedTuple):
@@ -61,20 +62,19 @@ def delivery_callback(on_delivery: OnDelivery, timestamp: int) -> Callable[[Batc
     return callback
 
 
-class Delivery(Future[RecordMetadata]):
+class Delivery(SentRecord, Future[RecordMetadata]):
     """The result of `Producer.send`: a `concurrent.futures.Future` that cannot be cancelled."""
 
-    def __init__(self, batch: Batch, index: int, timestamp: int, lock: Lock) -> None:
-        # The state of a Future is made by its own __init__, which is called when the first of its attributes is missed.
-        self._place = batch, index
-        self._timestamp = timestamp
-        self._lock = lock
+    # The state of a Future is made by its own __init__, which is called when the first of its attributes is missed.
+
+    _batch: Batch
+    _lock: Lock
 
     def __getattr__(self, name: str) -> Any:
         with self._lock:
             if "_condition" not in self.__dict__:
                 Future.__init__(self)
-                batch, index = self._place[0].locate(self._place[1])
+                batch, index = self._batch.locate(self._index)
                 if batch.is_settled:
                     self._settle(batch, index)
                 else:
@@ -133,15 +133,12 @@ class Delivery(Future[RecordMetadata]):
         return False
 
 
-class AsyncDelivery:
+class AsyncDelivery(SentRecord):
     """The result of `AsyncProducer.send`: await it for the `RecordMetadata`, as often as you like, or not at all."""
 
-    __slots__ = ("_batch", "_index", "_timestamp")
+    __slots__ = ()
 
-    def __init__(self, batch: Batch, index: int, timestamp: int) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp = timestamp
+    _batch: Batch
 
     def done(self) -> bool:
         """Return whether the record is delivered or has failed."""

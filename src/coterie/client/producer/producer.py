@@ -28,7 +28,7 @@ from coterie.client.network.runtime import FORKED, REAL, Runtime, background, do
 from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, delivery_callback
 from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.record_accumulator import RecordAccumulator
-from coterie.client.producer.record_appender import EncodedRecord
+from coterie.client.producer.record_appender import RECORD_OVERHEAD, EncodedRecord
 from coterie.client.producer.sender import Sender
 from coterie.client.producer.transactional import AsyncTransactional, Transactional
 from coterie.client.settings_kwargs import ProducerKwargs
@@ -39,7 +39,7 @@ from coterie.errors import (
     IllegalStateError,
     KafkaError,
 )
-from coterie.protocol.records import Header
+from coterie.protocol.records import Header, QuickAppend, SentRecord
 from coterie.settings.producer_settings import ProducerSettings
 
 Content = str | bytes | bytearray | memoryview | None
@@ -96,6 +96,7 @@ class _Face:
     """The common parts of both producers: settings, append, and the error after close."""
 
     _runtime: Runtime = REAL
+    _delivery: type[SentRecord] = Delivery
 
     def __init__(
         self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
@@ -105,6 +106,10 @@ class _Face:
         self._sender = Sender(self.settings, self._room_made, self._runtime)
         self._clock_ms, self._wall_ms = self._runtime.clock_ms, self._runtime.wall_ms
         self._unusable = ""
+        quick = QuickAppend(self._delivery, self._sender.lock, RECORD_OVERHEAD)
+        if self._sender.transactions is None and self._runtime is REAL:  # it takes the time by itself
+            self._sender.accumulator.quick = quick
+        self._append_quickly = quick.append
 
     def __repr__(self) -> str:
         state = "closed" if self._unusable else f"{self._sender.accumulator.unsettled} records under way"
@@ -179,6 +184,8 @@ class AsyncProducer(_Face, AsyncTransactional):
         SettingsError: A setting is unknown, its value is not allowed, or `bootstrap.servers` is missing.
     """
 
+    _delivery = AsyncDelivery
+
     def __init__(
         self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
     ) -> None:
@@ -221,6 +228,10 @@ class AsyncProducer(_Face, AsyncTransactional):
                 failed.
             ClientClosedError: The producer is closed.
         """
+        if key is None and partition is None and timestamp is None and on_delivery is None and not headers:
+            delivery: AsyncDelivery | None = self._append_quickly(topic, value)
+            if delivery is not None:
+                return delivery
         if self._unusable:
             raise self._refusal()
         if self._sender.loop is None:
@@ -246,7 +257,7 @@ class AsyncProducer(_Face, AsyncTransactional):
         if sender.accumulator.wants_attention:
             sender.look()
             await asyncio.sleep(0)  # or a loop of sends would keep the batches it fills from going out
-        return AsyncDelivery(batch, index, when)
+        return AsyncDelivery(batch, index, when, None)
 
     async def send_and_wait(self, topic: str, value: Content = None, **how: Any) -> RecordMetadata:
         """Send one record and wait until it is delivered.
@@ -294,6 +305,7 @@ class AsyncProducer(_Face, AsyncTransactional):
         if timeout is not None:
             seconds_of(timeout)
         self._unusable = CLOSED
+        self._sender.accumulator.stop_quick()
         left = await self._sender.close(timeout)
         self._room_made()
         if left:
@@ -404,6 +416,10 @@ class Producer(_Face, Transactional):
                 failed.
             ClientClosedError: The producer is closed.
         """
+        if key is None and partition is None and timestamp is None and on_delivery is None and not headers:
+            delivery: Delivery | None = self._append_quickly(topic, value)
+            if delivery is not None:
+                return delivery
         if type(value) is not bytes:
             value = as_bytes(value, "value")
         if key is not None:
@@ -451,6 +467,7 @@ class Producer(_Face, Transactional):
             seconds_of(timeout)
         with self._sender.lock:
             self._unusable = CLOSED
+            self._sender.accumulator.settle()
             self._room.notify_all()
         _open.discard(self)
         left = self._background.run(self._sender.close(timeout))
@@ -518,11 +535,13 @@ def _warn_at_exit() -> None:
     for producer in list(_open):
         _warn_if_left(producer)
         producer._unusable = "the process is ending"  # noqa: SLF001  so that it warns once
+        producer._sender.accumulator.stop_quick()  # noqa: SLF001
 
 
 def _disown_in_child() -> None:
     for producer in list(_open):
         producer._unusable = FORKED  # noqa: SLF001  its own
+        producer._sender.accumulator.stop_quick()  # noqa: SLF001
 
 
 atexit.register(_warn_at_exit)

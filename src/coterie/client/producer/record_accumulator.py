@@ -108,6 +108,7 @@ class RecordAccumulator(RecordAppender):
     # --- the sender's side --------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        self.settle()
         effects: list[Effect] = []
         self.wants_attention = False
         match event:

@@ -14,7 +14,7 @@ from coterie.client.producer.partition_queue import Batch, PartitionQueue
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, Compression
-from coterie.protocol.records import BatchBuilder, Header, murmur2
+from coterie.protocol.records import BatchBuilder, Header, QuickAppend, murmur2
 from coterie.settings.producer_settings import ProducerSettings
 from coterie.structs import DataStruct
 
@@ -131,6 +131,9 @@ class RecordAppender:
         self._busy: dict[TopicPartition, PartitionQueue] = {}  # those with a batch; one that has sent goes to the end
         self._on_the_way: dict[int, int] = {}  # requests, by node
         self._alarm_ms: int | None = None
+        self.quick: QuickAppend | None = None
+        """Takes records without a key while nothing else happens; a driver may set it, and asks it first."""
+        self._quick_batch: tuple[Batch, StickyPartitioner] | None = None
 
     def learn(self, name: str, leaders: Mapping[int, int]) -> None:
         """Set the leader of each partition of a topic; -1 is none. The queues of a deleted topic keep their batches."""
@@ -152,6 +155,7 @@ class RecordAppender:
         now_ms: int,
     ) -> tuple[Batch, int] | None:
         """Append a record; return its batch and its index there. None if `buffer.memory` is used up."""
+        self.settle()
         key, value, timestamp, headers = record
         topic = self.topics[topic_name]
         size = RECORD_OVERHEAD
@@ -187,10 +191,32 @@ class RecordAppender:
                 sticky.produced += size
             else:
                 sticky.note(size, batch_is_full=False)
+            if self.quick is not None and sticky.partition == batch.where.partition:
+                room = min(sticky.most - sticky.produced, self._buffer_memory - self.used + 1)
+                self.quick.start(topic_name, batch, batch.builder, room)
+                self._quick_batch = batch, sticky
         return batch, batch.builder.count - 1
+
+    def settle(self) -> None:
+        """Stop `quick` and count what it has taken. Everything that looks at batches or counts begins with it."""
+        if self._quick_batch is None or self.quick is None:
+            return
+        batch, sticky = self._quick_batch
+        self._quick_batch = None
+        self.quick.stop()
+        weight = self.quick.weight
+        batch.weight += weight
+        self.used += weight
+        sticky.produced += weight
+
+    def stop_quick(self) -> None:
+        """Let nothing be appended without the lock, for one who cannot wait for it."""
+        if self.quick is not None:
+            self.quick.stop()
 
     def append_batch(self, topic_name: str, partition: int, builder: BatchBuilder, now_ms: int) -> Batch | None:
         """A batch that the caller has filled (`new_batch`); None if `buffer.memory` is used up."""
+        self.settle()
         size = builder.plain_size
         if builder.count == 1:  # of more, none was too large; and together they are smaller when compressed
             self._check_size(size)

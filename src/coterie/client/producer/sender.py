@@ -201,7 +201,9 @@ class Sender:
         measured, accumulator = self._measured, self.accumulator
         measured.connection_count = len(self._cluster.addresses)
         measured.buffer_total_bytes = self.settings.buffer_memory
-        measured.buffer_available_bytes = self.settings.buffer_memory - accumulator.used
+        with self.lock:
+            accumulator.settle()
+            measured.buffer_available_bytes = self.settings.buffer_memory - accumulator.used
         measured.requests_in_flight = accumulator.requests_in_flight
         return snapshot(PRODUCER_ROWS, measured, self.clock_ms())
 

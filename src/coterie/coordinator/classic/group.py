@@ -36,6 +36,7 @@ from coterie.coordinator.classic.states import (
 from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
+from coterie.facts import Emit, MemberRejoined
 from coterie.protocol.commit_rows import OffsetRows
 from coterie.protocol.java_hash import MIN_CAPACITY, capacity_for, map_order, spread
 from coterie.protocol.messages import (
@@ -82,6 +83,7 @@ class ClassicGroupMember:
         "parked_sync",
         "protocols",
         "rebalance_timeout_ms",
+        "rejoined",
         "restored_until_ms",
         "session_timeout_ms",
         "spread",
@@ -111,6 +113,7 @@ class ClassicGroupMember:
         self.parked_sync: Token | None = None
         self.joined_at_ms = 0
         self.is_new = False  # its first join is parked: rule 9's five minutes
+        self.rejoined = False  # it has joined again in this join phase, and no fact says so yet
         self.awaits_sync = False  # owes a sync since the join phase ended (rule 12)
         self.is_restored = False  # read from the log and has not joined since: only its selected protocol is known (C4)
         self.restored_until_ms = 0  # the deadline it was given when it was read back
@@ -126,6 +129,7 @@ class ClassicGroupMember:
 
 class Group(OffsetsGroup):
     __slots__ = (
+        "_order",
         "_subscribed_topics",
         "_subscriptions",
         "buckets",
@@ -169,6 +173,7 @@ class Group(OffsetsGroup):
         self.newcomers = False  # a new member came during this wait of the initial delay (rule 5)
         self.rebalance_began_ms = 0
         self.writing_generation = -1  # whose assignment is on its way to the log
+        self._order: list[ClassicGroupMember] | None = None  # of `in_map_order`, until a member comes or goes
         self._subscriptions: set[bytes] | None = None  # of this generation, until they are read
         self._subscribed_topics: frozenset[str] | None = None  # None: not known
 
@@ -188,8 +193,10 @@ class Group(OffsetsGroup):
 
     def in_map_order(self) -> list[ClassicGroupMember]:
         """Return the members in the order of Kafka's HashMap (rule 7)."""
-        mask = self.buckets - 1
-        return sorted(self.members.values(), key=lambda member: member.spread & mask)
+        if self._order is None:
+            mask = self.buckets - 1
+            self._order = sorted(self.members.values(), key=lambda member: member.spread & mask)
+        return self._order[:]
 
     def first_in_map_order(self, members: Iterable[ClassicGroupMember]) -> ClassicGroupMember | None:
         mask = self.buckets - 1
@@ -199,18 +206,20 @@ class Group(OffsetsGroup):
         return self.parked_joins == len(self.members) and not self.pending
 
     def rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
         """Rule 2: return whether the type matches, and all current members support one of the protocol names."""
-        names = {protocol.name for protocol in protocols}
-        if len(names) != len(protocols):
+        if len(protocols) > 1 and len({protocol.name for protocol in protocols}) != len(protocols):
             return False  # Kafka would take a name given twice, and never complete the rebalance
-        if self.state is State.EMPTY:
-            return bool(protocol_type) and bool(names)
-        return self.protocol_type == protocol_type and any(
-            self.support.get(name, 0) == len(self.members) for name in names
-        )
+        if self.state is EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        if self.protocol_type == protocol_type:
+            everybody = len(self.members)
+            for protocol in protocols:
+                if self.support.get(protocol.name, 0) == everybody:
+                    return True
+        return False
 
     def vote(self) -> str:
         """Rule 8: each member votes for its first protocol that all support; map order of the names breaks ties."""
@@ -300,9 +309,13 @@ class Group(OffsetsGroup):
             elif record.value is None:
                 self.stored.clear()
             elif record.value.generation_id == self.generation_id and self.state is not State.PREPARING_REBALANCE:
+                members, more = self.members, 0
                 for was in record.value.members:
-                    if was.member_id in self.members:
-                        self.assign(self.members[was.member_id], was.assignment)
+                    member = members.get(was.member_id)
+                    if member is not None:
+                        more += len(was.assignment) - len(member.assignment)
+                        member.assignment = was.assignment
+                self._hold(more)
 
     def joined(self, member: ClassicGroupMember, *, members: bool, skip_assignment: bool = False) -> JoinedGroup:
         """The answer to a join in the current generation."""
@@ -323,6 +336,7 @@ class Group(OffsetsGroup):
 
     def add(self, member: ClassicGroupMember) -> None:
         self.members[member.member_id] = member
+        self._order = None
         self.buckets = capacity_for(len(self.members), self.buckets)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
@@ -340,9 +354,11 @@ class Group(OffsetsGroup):
         """
         effects: Effects = []
         for member in members:
+            effects += self.report_rejoin(member)
             effects += self.answer_join(member, JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, ""))
             effects.append(Disarm(self.session_key(member.member_id)))
             del self.members[member.member_id]
+            self._order = None
             self._hold(-bytes_of_member(member))
             if member.instance_id is not None:
                 del self.static[member.instance_id]
@@ -377,6 +393,7 @@ class Group(OffsetsGroup):
             old.assignment,
         )
         self.members[member_id] = new
+        self._order = None
         assert old.instance_id is not None
         self.static[old.instance_id] = member_id
         if self.leader_id == old.member_id:
@@ -394,10 +411,11 @@ class Group(OffsetsGroup):
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        self._count(member.protocols, -1)
-        self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(member.protocols))
+        if member.protocols != protocols:
+            self._count(member.protocols, -1)
+            self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(member.protocols))
+            self._count(protocols, +1)
         member.protocols = protocols
-        self._count(protocols, +1)
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
@@ -421,6 +439,14 @@ class Group(OffsetsGroup):
             self.parked_joins += 1
         member.parked_join = token
         member.joined_at_ms = now_ms
+
+    def report_rejoin(self, member: ClassicGroupMember) -> Effects:
+        """Report a join that will not be among those of a completed join phase."""
+        if not member.rejoined:
+            return []
+        member.rejoined = False
+        metadata = member.metadata(self.protocol_name)
+        return [Emit(MemberRejoined(member.joined_at_ms, self.group_id, member.member_id, metadata))]
 
     def answer_join(self, member: ClassicGroupMember, answer: JoinedGroup) -> Effects:
         token = member.parked_join

@@ -37,12 +37,10 @@ from coterie.errors import ErrorCode
 from coterie.facts import (
     Cause,
     Emit,
-    Fact,
     GroupCreated,
     GroupDied,
     MemberIdGiven,
     MemberJoined,
-    MemberRejoined,
     MemberReplaced,
     MemberTurnedAway,
     WriteFailed,
@@ -207,19 +205,20 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
         return [Reply(request.token, group.joined(member, members=leads))]
     if isinstance(what, ErrorCode):
         return _refuse(request, what)
-    cause = _cause_of_rejoin(member, request, same=same)
+    cause = _cause_of_rejoin(member, request, same=same) if what is Do.START_REBALANCE else None
+    effects = group.report_rejoin(member)
     group.update(member, request)
     member.is_restored = False
+    member.rejoined = True
     group.park_join(member, request.token, now_ms)
-    effects: Effects = [_rejoined_fact(group, member, now_ms)]
-    if what is Do.START_REBALANCE:
+    if cause is not None:
         return effects + start_rebalance(group, now_ms, cause, member.member_id, request.reason)
     return effects + maybe_complete_join_phase(group, now_ms)
 
 
 def _same_protocols(member: ClassicGroupMember, request: JoinGroup) -> bool:
     """Same names, same bytes, same order."""
-    return list(member.protocols) == list(request.protocols)
+    return member.protocols == request.protocols or list(member.protocols) == list(request.protocols)
 
 
 def _cause_of_rejoin(member: ClassicGroupMember, request: JoinGroup, *, same: bool) -> Cause:
@@ -230,12 +229,6 @@ def _cause_of_rejoin(member: ClassicGroupMember, request: JoinGroup, *, same: bo
     return Cause.PROTOCOLS_CHANGED
 
 
-def _rejoined_fact(group: Group, member: ClassicGroupMember, now_ms: int) -> Emit:
-    metadata = member.metadata(group.protocol_name)
-    fact: Fact = MemberRejoined(now_ms, group.group_id, member.member_id, metadata)
-    return Emit(fact)
-
-
 # --- a static member that comes back (rules 18, 19) -------------------------------------------------------------------
 
 
@@ -244,7 +237,7 @@ def _replace_static_member(group: Group, request: JoinGroup, now_ms: int) -> Eff
     assert instance_id is not None
     old = group.members[group.static[instance_id]]
     old_leader_id = group.leader_id
-    effects: Effects = []
+    effects = group.report_rejoin(old)
     waiting = [
         name for name, token in (("SyncGroup", old.parked_sync), ("JoinGroup", old.parked_join)) if token is not None
     ]
@@ -264,7 +257,8 @@ def _replace_static_member(group: Group, request: JoinGroup, now_ms: int) -> Eff
 
     what = ON_JOIN_STATIC_RETURN[group.state]
     if what is Do.PARK:
-        return [*effects, _rejoined_fact(group, new, now_ms), *maybe_complete_join_phase(group, now_ms)]
+        new.rejoined = True
+        return [*effects, *maybe_complete_join_phase(group, now_ms)]
     if what is Do.REPLACE and group.vote() == group.protocol_name:
         written = StaticMemberWritten(
             group_id=group.group_id,
@@ -281,8 +275,8 @@ def _replace_static_member(group: Group, request: JoinGroup, now_ms: int) -> Eff
         assignments = {member.member_id: member.assignment for member in group.members.values()}
         return [*effects, group.write(assignments, written)]
     cause = Cause.STATIC_MEMBER_CHANGED_VOTE if group.state is STABLE else Cause.STATIC_MEMBER_REPLACED
-    rejoined = _rejoined_fact(group, new, now_ms)
-    return [*effects, rejoined, *start_rebalance(group, now_ms, cause, new.member_id, request.reason)]
+    new.rejoined = True
+    return [*effects, *start_rebalance(group, now_ms, cause, new.member_id, request.reason)]
 
 
 def static_member_written(group: Group, event: StaticMemberWritten, now_ms: int) -> Effects:

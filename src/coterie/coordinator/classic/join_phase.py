@@ -73,9 +73,11 @@ def join_phase_due(group: Group, event: JoinPhaseDue, now_ms: int) -> Effects:
 
 def complete_join_phase(group: Group, now_ms: int) -> Effects:
     """Drop members that did not join, except static ones; the rest is the next generation (rule 6)."""
-    late = [m for m in group.in_map_order() if m.parked_join is None and m.instance_id is None]
-    effects = group.remove(late)
-    effects += [Emit(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]
+    effects: Effects = []
+    if group.parked_joins < len(group.members):
+        late = [m for m in group.in_map_order() if m.parked_join is None and m.instance_id is None]
+        effects += group.remove(late)
+        effects += [Emit(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]
     if not group.members:
         return effects + _become_empty(group, now_ms)
     if not group.parked_joins:
@@ -90,6 +92,7 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
         leader = group.first_in_map_order(m for m in group.members.values() if m.parked_join is not None)
         assert leader is not None
         group.leader_id = leader.member_id
+    rejoined = _take_rejoined(group)
     group.generation_id += 1
     group.protocol_name = group.vote()
     group.note_subscriptions()
@@ -104,13 +107,33 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
             effects += group.answer_join(member, answer)
         member.is_new = False
         member.awaits_sync = True
-        effects += group.expect_by(member, now_ms + member.session_timeout_ms)
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        if member.deadline_ms < member.alarm_ms:
+            effects += group.set_alarm(member, member.deadline_ms)
     deadline_ms = now_ms + group.rebalance_timeout_ms()
     effects.append(Arm(group.sync_key(), deadline_ms, SyncPhaseDue(group.group_id, group.generation_id)))
     completed = JoinPhaseCompleted(
-        now_ms, group.group_id, group.generation_id, group.protocol_name, group.leader_id, joined_after_ms
+        now_ms,
+        group.group_id,
+        group.generation_id,
+        group.protocol_name,
+        group.leader_id,
+        joined_after_ms,
+        now_ms - group.rebalance_began_ms,
+        rejoined,
     )
     return [*effects, Emit(completed)]
+
+
+def _take_rejoined(group: Group) -> list[tuple[bytes, list[str]]]:
+    """Return the members that have joined again, by their metadata of the protocol before the vote."""
+    name = group.protocol_name
+    by_metadata: dict[bytes, list[str]] = {}
+    for member in group.members.values():
+        if member.rejoined:
+            member.rejoined = False
+            by_metadata.setdefault(member.metadata(name), []).append(member.member_id)
+    return list(by_metadata.items())
 
 
 def _become_empty(group: Group, now_ms: int) -> Effects:

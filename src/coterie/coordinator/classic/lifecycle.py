@@ -41,6 +41,7 @@ def unload(group: Group, now_ms: int) -> Effects:
     """Another node coordinates the group now: answer every waiting request with NOT_COORDINATOR."""
     effects: Effects = []
     for member in group.in_map_order():
+        effects += group.report_rejoin(member)
         effects += group.answer_join(member, JoinedGroup(ErrorCode.NOT_COORDINATOR, member.member_id))
         if member.parked_sync is not None:
             effects.append(Reply(member.parked_sync, SyncedGroup(ErrorCode.NOT_COORDINATOR)))

@@ -19,7 +19,10 @@ OVERHEAD = 256
 
 
 def bytes_of_protocols(protocols: Sequence[Protocol]) -> int:
-    return sum([OVERHEAD + len(protocol.name) + len(protocol.metadata) for protocol in protocols])
+    size = 0
+    for protocol in protocols:
+        size += OVERHEAD + len(protocol.name) + len(protocol.metadata)
+    return size
 
 
 def bytes_of_id(member_id: str) -> int:
@@ -46,6 +49,12 @@ def why_too_large(group: Group, request: JoinGroup) -> str | None:
             f"its protocols have {size} bytes of metadata, more than {settings.coterie_group_member_max_bytes} "
             "(coterie.group.member.max.bytes)"
         )
+    if (
+        request.member_id in group.members  # it holds at most this much more
+        and group.held_bytes + size <= settings.coterie_group_max_bytes
+        and group.held_in_all.total + size <= settings.coterie_groups_max_bytes
+    ):
+        return None
     more = _more(group, request, size)
     if more > 0 and group.held_bytes + more > settings.coterie_group_max_bytes:
         return (

@@ -20,7 +20,7 @@ from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 
 def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
     error = _validate_sync_group(group, request)
-    if error:
+    if error is not ErrorCode.NONE:
         reported = report_fenced(group, "SyncGroup", request.member_id, request.instance_id, error, now_ms)
         return [Reply(request.token, SyncedGroup(error)), *reported]
     what = ON_SYNC[group.state]
@@ -46,20 +46,20 @@ def sync_precheck(request: SyncGroup, _settings: GroupCoordinatorSettings) -> Er
 
 def _validate_sync_group(group: Group, request: SyncGroup) -> ErrorCode:
     error = sync_precheck(request, group.settings)
-    if error:
+    if error is not ErrorCode.NONE:
         return error
     error = group.validate_member(request.member_id, request.instance_id)
-    if error:
+    if error is not ErrorCode.NONE:
         return error
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
-    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    for given, ours in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    ):
+        if given != ours and given is not None and ours is not None:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE
-
-
-def _differs(given: str | None, ours: str | None) -> bool:
-    return given is not None and ours is not None and given != ours
 
 
 def _write(group: Group, request: SyncGroup, now_ms: int) -> Effects:

@@ -172,6 +172,8 @@ def take_over(change: ConsumerGroupChange, member_id: str) -> Effects:
         return []
     classic = upgrade.classic
     change.records += [GroupRecord(group.group_id, None), *upgrade.records]
+    for member in classic.in_map_order():
+        change.facts += [effect.fact for effect in classic.report_rejoin(member) if isinstance(effect, Emit)]
     epochs = (classic.generation_id, group.group_epoch)
     change.facts.append(GroupUpgraded(now_ms, group.group_id, member_id, *epochs, list(classic.members)))
     group.is_rebalancing = classic.state in (PREPARING_REBALANCE, COMPLETING_REBALANCE)

@@ -298,6 +298,8 @@ class Shard:
             if rule is None:
                 return []  # a timer of a group that is of the other type now
             effects = rule(group, event, now_ms)
+            if not effects and event.group_id in self.groups:
+                return []  # a join or a sync that waits for others
             out: list[Outward] = []
             if len(effects) == 1:
                 (effect,) = effects
@@ -435,10 +437,10 @@ class Shard:
             kind = type(effect)
             if kind is Reply or kind is Emit or kind is ComputeTarget:
                 out.append(effect)  # type: ignore[arg-type]
-            elif isinstance(effect, Arm):
-                self.timers.arm(effect.key, effect.at_ms, effect.then)
-            elif isinstance(effect, Disarm):
-                self.timers.disarm(effect.key)
+            elif kind is Arm:
+                self.timers.arm(effect.key, effect.at_ms, effect.then)  # type: ignore[union-attr]
+            elif kind is Disarm:
+                self.timers.disarm(effect.key)  # type: ignore[union-attr]
             else:
                 item = self._encode(group, effect, now_ms)  # type: ignore[arg-type]
                 if item.then.error:

@@ -6,13 +6,13 @@ An effect that takes time carries the event that it comes back as. `Reply` is th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coterie.coordinator.classic.effects import Reply
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import Token
 from coterie.protocol.transaction_state import NONE, Partition, TransactionRecord, TransactionValue
+from coterie.structs import DataStruct
 
 if TYPE_CHECKING:
     from coterie.coordinator.transactions.transaction import Transaction
@@ -24,8 +24,7 @@ NEW_TRANSACTIONS = 2
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, kw_only=True)
-class InitProducerId:
+class InitProducerId(DataStruct, kw_only=True):
     token: Token
     transactional_id: str
     timeout_ms: int
@@ -35,8 +34,7 @@ class InitProducerId:
     """A producer id that was never used, when the request comes back with one (`NeedProducerId`)."""
 
 
-@dataclass(slots=True, kw_only=True)
-class AddPartitions:
+class AddPartitions(DataStruct, kw_only=True):
     token: Token
     transactional_id: str
     producer_id: int
@@ -45,8 +43,7 @@ class AddPartitions:
     client_version: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
-class VerifyPartitions:
+class VerifyPartitions(DataStruct, kw_only=True):
     token: Token
     transactional_id: str
     producer_id: int
@@ -54,8 +51,7 @@ class VerifyPartitions:
     partitions: frozenset[Partition]
 
 
-@dataclass(slots=True, kw_only=True)
-class EndTxn:
+class EndTxn(DataStruct, kw_only=True):
     token: Token
     transactional_id: str
     producer_id: int
@@ -66,8 +62,7 @@ class EndTxn:
     fresh_producer_id: int = NONE
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTransaction:
+class DescribeTransaction(DataStruct, kw_only=True):
     token: Token
     transactional_id: str
 
@@ -75,8 +70,7 @@ class DescribeTransaction:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class ProducerIdAnswer:
+class ProducerIdAnswer(DataStruct):
     """The answer to InitProducerId and EndTxn: the producer id and the epoch to use next; -1 with an error."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -84,8 +78,7 @@ class ProducerIdAnswer:
     producer_epoch: int = NONE
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribedTransaction:
+class DescribedTransaction(DataStruct, kw_only=True):
     transactional_id: str
     error: ErrorCode = ErrorCode.NONE
     state: str = ""
@@ -103,16 +96,14 @@ TransactionAnswer = ErrorCode | ProducerIdAnswer | DescribedTransaction | Mappin
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class PersistTransaction:
+class PersistTransaction(DataStruct):
     """Write this record; `then` comes back when it is durable, or with an error."""
 
     record: TransactionRecord
     then: RecordWritten
 
 
-@dataclass(slots=True)
-class WriteMarkers:
+class WriteMarkers(DataStruct):
     """Write the end of a transaction to its partitions. A `MarkerWritten` comes back for each, in any order."""
 
     transaction: Transaction
@@ -123,15 +114,13 @@ class WriteMarkers:
     partitions: Sequence[Partition]
 
 
-@dataclass(slots=True)
-class NeedProducerId:
+class NeedProducerId(DataStruct):
     """`then` comes back with its `fresh_producer_id`, or is answered with an error if there can be none."""
 
     then: InitProducerId | EndTxn | TransactionTimedOut
 
 
-@dataclass(slots=True)
-class TryLater:
+class TryLater(DataStruct):
     """The event comes back after a while: what it is about has failed, and must be done."""
 
     event: CompletionDue
@@ -144,8 +133,7 @@ Effects = list[Effect]
 # --- events that come back --------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class RecordWritten:
+class RecordWritten(DataStruct):
     """The write of a record has ended."""
 
     transaction: Transaction
@@ -156,8 +144,7 @@ class RecordWritten:
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(slots=True)
-class MarkerWritten:
+class MarkerWritten(DataStruct):
     """The marker of a partition is durable, or no longer needed."""
 
     transaction: Transaction
@@ -165,22 +152,19 @@ class MarkerWritten:
     partition: Partition
 
 
-@dataclass(slots=True)
-class MarkersDelayed:
+class MarkersDelayed(DataStruct):
     """A marker cannot be written now: who ended the transaction need not wait for it."""
 
     transaction: Transaction
 
 
-@dataclass(slots=True)
-class CompletionDue:
+class CompletionDue(DataStruct):
     """The record of the end could not be written: it is to be written again."""
 
     transaction: Transaction
 
 
-@dataclass(slots=True)
-class TransactionTimedOut:
+class TransactionTimedOut(DataStruct):
     """A transaction of this epoch is to be aborted, since it took too long."""
 
     transaction: Transaction
@@ -188,11 +172,9 @@ class TransactionTimedOut:
     fresh_producer_id: int = NONE
 
 
-@dataclass(slots=True)
-class TimeoutCheckDue:
+class TimeoutCheckDue(DataStruct):
     """The check for transactions that took too long is due (TT1)."""
 
 
-@dataclass(slots=True)
-class TransactionalIdExpiryDue:
+class TransactionalIdExpiryDue(DataStruct):
     """The check for transactional ids that were not used for long is due (TT4)."""

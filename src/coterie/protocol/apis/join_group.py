@@ -25,12 +25,6 @@ SKIPS_ASSIGNMENT = 9
 
 
 @message
-class _Protocol:
-    name: str
-    metadata: bytes
-
-
-@message
 class _Request:
     group_id: str
     session_timeout_ms: Int32
@@ -38,7 +32,7 @@ class _Request:
     member_id: str
     instance_id: str | None = wire(since=HAS_INSTANCE, default=None)
     protocol_type: str
-    protocols: Sequence[_Protocol]
+    protocols: Sequence[Protocol]
     reason: str | None = wire(since=HAS_REASON, default=None)
 
 
@@ -76,7 +70,7 @@ def read_request(
         read.member_id,
         read.instance_id,
         read.protocol_type,
-        [Protocol(one.name, one.metadata) for one in read.protocols],
+        read.protocols,
         read.session_timeout_ms,
         read.rebalance_timeout_ms if version else read.session_timeout_ms,  # version 0 has none of its own (rule 4)
         fresh_id,
@@ -97,7 +91,7 @@ def write_request(request: JoinGroup, version: int) -> bytes:
             member_id=request.member_id,
             instance_id=request.instance_id,
             protocol_type=request.protocol_type,
-            protocols=[_Protocol(name=protocol.name, metadata=protocol.metadata) for protocol in request.protocols],
+            protocols=request.protocols,
             reason=request.reason,
         ),
         version,
