@@ -30,6 +30,7 @@ from coterie.client.network.sasl import Authenticator
 from coterie.client.network.tls import client_context
 from coterie.errors import AuthenticationError, ClientClosedError, ConnectionLostError, ErrorCode, KafkaError
 from coterie.protocol.apis import find_coordinator, metadata
+from coterie.protocol.apis.metadata import Request as MetadataRequest
 from coterie.settings.client_settings import Address, ClientSettings
 
 T = TypeVar("T")
@@ -190,7 +191,7 @@ class NetworkClient:
         """Ask who leads the topics with these ids, and what their names are."""
         return await self._refresh(ask_for_ids(topic_ids), None)
 
-    async def _refresh(self, request: metadata.Request, timeout_ms: float | None) -> Metadata:
+    async def _refresh(self, request: MetadataRequest, timeout_ms: float | None) -> Metadata:
         async def attempt() -> Metadata:
             response: metadata.Response = await self.send(None, metadata, request)
             return self._known.learned(response, _now(), is_all=request.topics is None)
@@ -246,7 +247,9 @@ class NetworkClient:
             raise ClientClosedError
         node = await self._node(node_id)
         known = self._open_connection(node_id, lane)
-        return known or await _shared(self._opening, (node_id, lane), lambda: self._open(node, lane))
+        if known is not None:
+            return known
+        return await _shared(self._opening, (node_id, lane), lambda: self._open(node, lane))
 
     def _open_connection(self, node_id: int, lane: str) -> BrokerConnection | None:
         """Return the connection if it is open, and to the address that the node has now."""
