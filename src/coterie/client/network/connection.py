@@ -414,9 +414,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if _small_frames().startswith(_TLS_ALERT):  # as a frame it would have 352 million bytes (S26)
                 self._end(wants_tls(self.address, self._settings))
                 return
+        frame: Any  # a bytearray, if it is large, which reads just as bytes do
         try:
             for frame in self._frames.filled(nbytes):
-                self._answered(cast("bytes", frame))  # a bytearray, if it is large, which reads just as bytes do
+                self._answered(frame)
         except MalformedError as error:
             self._end(ConnectionLostError(f"{self.address} sent what is not an answer of a Kafka broker: {error}"))
 
