@@ -198,17 +198,36 @@ def test_before_a_session_ends_requests_wait_for_the_next_login_and_go_on_in_ord
             connection = await open_connection(peer, PLAIN)
             first = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=60_000))
             await until(lambda: bool(held))
-            connection._log_in_again_at = 0.0  # the session is about to end
+            connection._requests.login_at = 0.0  # the session is about to end
             later = [asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=60_000)) for _ in range(3)]
             for _ in range(10):  # turns of the loop, in which the login would begin
                 await asyncio.sleep(0)
-            assert connection.in_flight == 4 and connection._last_correlation_id == 4, "the first is not answered yet"
+            requests = connection._requests
+            assert len(requests) == 4 and requests._last_correlation_id == 4, "the first is not answered yet"
             peer._writers[0].write(answer_to(held[0], ErrorCode.NONE))
             assert await asyncio.gather(first, *later) == [ErrorCode.NONE] * 4
             beat, login = HEARTBEAT, [HANDSHAKE, AUTHENTICATE]
             assert [each.key for each in peer.asked] == [18, *login, beat, *login, beat, beat, beat]
             numbers = [each.correlation_id for each in peer.asked]
             assert numbers == sorted(numbers) and peer.connections == 1
+            await connection.close()
+
+    run(story())
+
+
+def test_a_request_that_is_cancelled_during_a_login_does_not_end_the_connection_later(run: Run) -> None:
+    async def story() -> None:
+        async with Peer(lambda asked: welcome(asked, lifetime_ms=0)) as peer:
+            connection = await open_connection(peer, PLAIN)
+            connection._requests.login_at = 0.0
+            cancelled = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=300))
+            after = asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=60_000))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            assert await after is ErrorCode.NONE
+            assert [each.key for each in peer.asked].count(HEARTBEAT) == 1, "it was never sent"
+            await asyncio.sleep(0.4)
+            assert not connection.is_closed
             await connection.close()
 
     run(story())
@@ -231,7 +250,7 @@ def test_a_session_that_cannot_be_renewed_ends_the_connection_for_all_who_wait(r
             connection = await open_connection(peer, PLAIN)
             lost: list[KafkaError] = []
             connection.on_lost = lost.append
-            connection._log_in_again_at = 0.0
+            connection._requests.login_at = 0.0
             beats = [connection.send(heartbeat, BEAT, timeout_ms=60_000) for _ in range(2)]
             for error in await asyncio.gather(*beats, return_exceptions=True):
                 assert isinstance(error, SaslAuthenticationError) and "Too late" in str(error)
@@ -252,7 +271,7 @@ def test_a_connection_that_is_lost_or_closed_during_a_login_tells_all_who_wait(r
 
         async with Peer(script) as peer:
             connection = await open_connection(peer, PLAIN)
-            connection._log_in_again_at = 0.0
+            connection._requests.login_at = 0.0
             beats = [asyncio.ensure_future(connection.send(heartbeat, BEAT, timeout_ms=60_000)) for _ in range(2)]
             await until(lambda: len(logins) == 2)
             if closes:

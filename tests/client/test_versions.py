@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.client.network.connection import Versions, version_after_refusal
+from coterie.client.network.in_flight_requests import Versions, version_after_refusal
 from coterie.errors import UnsupportedVersionError
 from coterie.protocol.apis import api_versions, heartbeat, metadata, produce
 from coterie.protocol.apis.api_versions import ApiVersion, Response

@@ -187,14 +187,20 @@ def request_frame(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes, *, flexible: bool
 ) -> bytes:
     """Return a request. The client id is not compact in flexible versions either."""
-    if client_id is None:
-        name = b"\xff\xff"
-    else:
-        data = client_id.encode()
-        name = len(data).to_bytes(2, "big") + data
-    tags = b"\0" if flexible else b""
-    size = 8 + len(name) + len(tags) + len(body)
-    return b"".join((_REQUEST_FRAME.pack(size, api_key, version, correlation_id), name, tags, body))
+    name = b"\xff\xff" if client_id is None else client_id_bytes(client_id)
+    return request_frame_of(api_key, version, correlation_id, name + b"\0" if flexible else name, body)
+
+
+def client_id_bytes(client_id: str) -> bytes:
+    """Return a client id as it is in the header of a request."""
+    data = client_id.encode()
+    return len(data).to_bytes(2, "big") + data
+
+
+def request_frame_of(api_key: int, version: int, correlation_id: int, header_end: bytes, body: bytes) -> bytes:
+    """Return a request; `header_end` is its client id, with a byte for its tagged fields if the version has them."""
+    size = 8 + len(header_end) + len(body)
+    return _REQUEST_FRAME.pack(size, api_key, version, correlation_id) + header_end + body
 
 
 def read_response_header(frame: bytes, *, flexible: bool) -> tuple[int, int]:

@@ -72,7 +72,7 @@ class _Connection(BrokerConnection):
     @property
     def waits_for(self) -> list[str]:
         """The names of the APIs whose answers are missing."""
-        return [asked.api.name for asked in self._asked]
+        return [asked.api.name for asked in self._requests.sent]
 
     def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
         newest = self._client.versions.get(api.API.name)

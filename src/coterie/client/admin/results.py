@@ -9,7 +9,8 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, TypeVar
 
-from coterie.client.network.network_client import NetworkClient, gave_up
+from coterie.client.network.backoff import gave_up
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 

@@ -1,4 +1,4 @@
-"""One connection to one broker: requests go out, responses come back in the same order.
+"""One connection to one broker: its bytes, futures and timers. `in_flight_requests.py` decides.
 
 A response that cannot be read ends the connection, and all requests that wait on it fail with the reason.
 
@@ -15,12 +15,18 @@ import socket
 import ssl
 import struct
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
+from coterie.client.network.in_flight_requests import (
+    NEVER,
+    InFlightRequest,
+    InFlightRequests,
+    Versions,
+    version_after_refusal,
+)
 from coterie.client.network.sasl import Authenticator
 from coterie.client.network.tls import certificate_error, handshake_error, other_listener, wants_tls
 from coterie.errors import (
@@ -35,67 +41,14 @@ from coterie.errors import (
 )
 from coterie.protocol.api import Api
 from coterie.protocol.apis import api_versions
-from coterie.protocol.frames import SMALL, FrameReader, read_response_header, request_frame
+from coterie.protocol.frames import SMALL, FrameReader
 from coterie.settings.client_settings import Address, ClientSettings
 from coterie.version import __version__
-
-# Which version of an API a client and a broker speak with each other: the highest that both know. No I/O.
-
-
-class Versions:
-    def __init__(self, whose: object, answer: api_versions.Response) -> None:
-        """`whose`: the broker, as errors name it."""
-        self._whose = whose
-        self._theirs = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
-        self._features = {each.name: each.max_version_level for each in answer.finalized_features}
-        self._chosen: dict[tuple[int, int | None], int] = {}
-
-    def of(self, api: ModuleType, at_most: int | None = None) -> int:
-        """Return the highest version that both sides have, not above `at_most`."""
-        row: Api = api.API
-        key = (row.key, at_most)
-        version = self._chosen.get(key)
-        if version is None:
-            version = self._chosen[key] = self._highest(row, at_most)
-        return version
-
-    def feature(self, name: str) -> int:
-        """Return the finalized level of a feature (KIP-584); 0 if the broker does not name it."""
-        return self._features.get(name, 0)
-
-    def _highest(self, row: Api, at_most: int | None) -> int:
-        theirs = self._theirs.get(row.key, range(0))
-        limit = row.versions[-1] if at_most is None else at_most
-        ours = [version for version in row.versions if row.serves(version) and version <= limit]
-        if not theirs:
-            raise UnsupportedVersionError(
-                f"{self._whose} does not speak {row.name} at all, of which we speak versions {_span(ours)}"
-            )
-        common = [version for version in ours if version in theirs]
-        if not common:
-            raise UnsupportedVersionError(
-                f"{self._whose} speaks {row.name} in versions {_span(theirs)}, we in {_span(ours)}: "
-                "there is none in common"
-            )
-        return common[-1]
-
-
-def version_after_refusal(refusal: api_versions.Response) -> int:
-    """A broker that does not know our latest version of ApiVersions says in version 0 which it knows (KIP-511)."""
-    row = api_versions.API
-    theirs = [each.max_version for each in refusal.api_keys if each.api_key == row.key]
-    return min([row.versions[-1], *theirs]) if theirs else 0
-
-
-def _span(versions: Sequence[int]) -> str:
-    return f"{versions[0]} to {versions[-1]}"
-
 
 SOFTWARE = "coterie"
 CLOSE_GRACE_S = 1.0
 LONGEST_S = 86_400.0
 """Timers do not take the centuries that settings allow."""
-_HIGHEST_CORRELATION = 2**31 - 1
 
 _Answer = tuple[bytes, int]
 """A frame and where its body begins."""
@@ -144,32 +97,9 @@ class _Callback:
             self._then(reply, None)
 
 
-class _Asked:
-    """A request that is to be answered."""
-
-    __slots__ = ("answer", "api", "correlation_id", "timer", "version")
-
-    def __init__(self, api: Api, version: int, answer: asyncio.Future[_Answer] | _Callback) -> None:
-        self.api = api
-        self.version = version
-        self.answer = answer
-        self.correlation_id = 0
-        self.timer: asyncio.TimerHandle
-
-
-class _HeldBack(NamedTuple):
-    """A request that waits for the end of a login; `asked` is None if it has no answer."""
-
-    api: Api
-    version: int
-    body: bytes
-    asked: _Asked | None
-
-
 _TLS_ALERT = b"\x15\x03"
 _FIRST_REQUESTS = 3
 """The numbers of ApiVersions, which may be asked twice, and of what follows it."""
-_NEVER = float("inf")
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -178,23 +108,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         self.address = address
         self._settings = settings
-        self._client_id = settings.client_id or SOFTWARE
         self._request_timeout_ms = settings.request_timeout_ms
         self._idle_s = min(settings.connections_max_idle_ms / 1000, LONGEST_S)
         self._frames = FrameReader(settings.coterie_max_response_bytes, _small_frames())
         self._loop = asyncio.get_running_loop()
-        self._asked: deque[_Asked] = deque()
+        self._requests = InFlightRequests(settings.client_id or SOFTWARE, self._idle_s, self._loop.time())
         self._written: tuple[Any, int, bytes] | None = None
         """The last request of `ask`, its version and its body."""
         self._authenticator: Authenticator | None = None
-        self._log_in_again_at = _NEVER
-        """The loop's time at which to authenticate again."""
-        self._held_back: deque[_HeldBack] | None = None
-        """The requests that wait while the client authenticates again; None otherwise."""
         self._all_answered: asyncio.Future[None] | None = None
         self._login: asyncio.Task[None] | None = None
-        self._last_correlation_id = 0
-        self._used_at = self._loop.time()
+        """The task that authenticates again."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._is_silent = True
@@ -258,7 +182,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """The number of requests that are not answered yet."""
-        return len(self._asked) + len(self._held_back or ())
+        return len(self._requests)
 
     def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
         """Return the highest version that both sides support, not above `at_most`."""
@@ -294,7 +218,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 f"{api.API.name} version {version}: a value does not fit its field ({error})"
             ) from None
         if not expects_answer:
-            self._send(api.API, version, body, None)
+            self._send(api.API, version, body, None, self._loop.time())
             return None
         frame, at = await self._ask(api.API, version, body, timeout_ms)
         return self._read(api, frame, at, version)
@@ -317,10 +241,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if known is None or known[0] is not request or known[1] != version:
             known = self._written = request, version, api.write_request(request, version)
 
-        asked = _Asked(api.API, version, _Callback(self, api, version, then))
-        asked.timer = self._loop.call_later(timeout_ms / 1000, self._out_of_time, asked, timeout_ms)
+        now = self._loop.time()
+        asked = self._asked(api.API, version, timeout_ms, _Callback(self, api, version, then), now)
         try:
-            self._send(api.API, version, known[2], asked)
+            self._send(api.API, version, known[2], asked, now)
         except KafkaError:
             asked.timer.cancel()
             raise
@@ -342,40 +266,38 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def _send(self, row: Api, version: int, body: bytes, asked: _Asked | None) -> None:
-        """Write a request, or hold it back while the client logs in again."""
+    def _send(self, row: Api, version: int, body: bytes, asked: InFlightRequest | None, now: float) -> None:
+        """Write a request, unless it is held back while the client logs in again."""
         if self.error is not None:
             raise _again(self.error)
-        self._used_at = now = self._loop.time()
-        if now >= self._log_in_again_at:
-            self._log_in_again()
-        if self._held_back is not None:
-            self._held_back.append(_HeldBack(row, version, body, asked))
-        else:
-            self._write(row, version, body, asked)
+        frame = self._requests.send(row, version, body, asked, now)
+        if frame is not None:
+            self._transport.write(frame)  # type: ignore[union-attr]  # it is used after it was opened
+        elif self._login is None:
+            self._login = self._loop.create_task(self._authenticate_again())
 
-    def _write(self, row: Api, version: int, body: bytes, asked: _Asked | None) -> None:
+    def _write(self, frame: bytes) -> None:
         assert self._transport is not None, "it is used after it was opened"
-        self._last_correlation_id = correlation_id = self._last_correlation_id % _HIGHEST_CORRELATION + 1
-        if asked is not None:
-            asked.correlation_id = correlation_id
-            self._asked.append(asked)
-        flexible = version >= row.flexible
-        self._transport.write(request_frame(row.key, version, correlation_id, self._client_id, body, flexible=flexible))
+        self._transport.write(frame)
 
     async def _ask(self, row: Api, version: int, body: bytes, timeout_ms: float, *, is_login: bool = False) -> _Answer:
         """`is_login`: it is not held back by the login that it is a part of."""
         if self.error is not None:
             raise _again(self.error)
+        now = self._loop.time()
         answer: asyncio.Future[_Answer] = self._loop.create_future()
-        asked = _Asked(row, version, answer)
-        # The timer belongs to the request, not to who waits: one that was cancelled is still answered, or never.
-        asked.timer = self._loop.call_later(timeout_ms / 1000, self._out_of_time, asked, timeout_ms)
+        asked = self._asked(row, version, timeout_ms, answer, now)
         if is_login:
-            self._write(row, version, body, asked)
+            self._write(self._requests.frame(row, version, body, asked))
         else:
-            self._send(row, version, body, asked)
+            self._send(row, version, body, asked, now)
         return await answer
+
+    def _asked(self, row: Api, version: int, timeout_ms: float, answer: Any, now: float) -> InFlightRequest:
+        """Return a request with its timer, which belongs to it: one that was cancelled is answered too, or never."""
+        asked = InFlightRequest(row, version, now, timeout_ms, answer)
+        asked.timer = self._loop.call_later(timeout_ms / 1000, self._expire, asked.deadline)
+        return asked
 
     def _read(self, api: ModuleType, frame: bytes, at: int, version: int) -> Any:
         try:
@@ -385,8 +307,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 ConnectionLostError(f"{self.address} answered {api.API.name} with what cannot be read: {error}")
             ) from None
 
-    def _out_of_time(self, asked: _Asked, timeout_ms: float) -> None:
-        """Close the connection: answers come in order, so no later one can arrive before the one that is missing."""
+    def _expire(self, deadline: float) -> None:
+        """The timer of a request has fired; some event loops are early by a part of a millisecond."""
+        asked = self._requests.expired(max(deadline, self._loop.time()))
+        if asked is not None:
+            self._out_of_time(asked, asked.timeout_ms)
+
+    def _out_of_time(self, asked: InFlightRequest, timeout_ms: float) -> None:
         said = f"{self.address} did not answer {asked.api.name} within {timeout_ms:.0f} ms"
         if not asked.answer.done():
             asked.answer.set_exception(RequestTimedOutError(f"{said}. Is it overloaded, or is the network down?"))
@@ -398,7 +325,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._authenticator is None:
             return
         again_after_s = await self._authenticator.authenticate(self.address, self._send_login)
-        self._log_in_again_at = _NEVER if again_after_s is None else self._loop.time() + again_after_s
+        self._requests.login_at = NEVER if again_after_s is None else self._loop.time() + again_after_s
 
     async def _send_login(self, api: ModuleType, request: Any) -> Any:
         version = self.version_of(api)
@@ -406,16 +333,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         frame, at = await self._ask(api.API, version, body, self._request_timeout_ms, is_login=True)
         return self._read(api, frame, at, version)
 
-    def _log_in_again(self) -> None:
-        """Start to authenticate again; requests are held back from now on."""
-        self._log_in_again_at = _NEVER
-        self._held_back = deque()
-        self._login = self._loop.create_task(self._authenticate_again())
-
     async def _authenticate_again(self) -> None:
         """S33: earlier requests are answered first, and nothing else is sent until the login has ended."""
         try:
-            if self._asked:
+            if self._requests.sent:
                 self._all_answered = self._loop.create_future()
                 await self._all_answered
             await self._authenticate()
@@ -425,10 +346,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except Exception as error:  # whosever mistake it is, others wait for the connection
             self._end(ConnectionLostError(f"{self.address}: logging in again failed: {type(error).__name__}"))
             raise
-        held_back, self._held_back = self._held_back, None
-        for each in held_back or ():
-            if self.error is None and (each.asked is None or not each.asked.answer.done()):
-                self._write(*each)
+        self._login = None
+        for each in self._requests.release():
+            if each.request is not None and each.request.answer.done():
+                each.request.timer.cancel()  # it was cancelled
+            elif self.error is None:
+                self._write(self._requests.frame(*each))
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
@@ -448,12 +371,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         body = api_versions.write_request(request, version)
         frame, at = await self._ask(api_versions.API, version, body, self._request_timeout_ms)
         is_refusal = frame[at : at + 2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-        try:
-            return api_versions.read_response(frame, at, 0 if is_refusal else version)
-        except MalformedError as error:
-            raise self._end(
-                ConnectionLostError(f"{self.address} answered ApiVersions with what cannot be read: {error}")
-            ) from None
+        response: api_versions.Response = self._read(api_versions, frame, at, 0 if is_refusal else version)
+        return response
 
     def _tune(self, settings: ClientSettings) -> None:
         """Set the socket's buffer sizes, if settings give them: the system finds better sizes than Java's defaults."""
@@ -467,13 +386,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- idleness -----------------------------------------------------------------------------------------------------
 
     def _watch_idleness(self) -> None:
-        if self._idle_s >= 0 and not self.is_closed:
-            self._idle_timer = self._loop.call_at(self._used_at + self._idle_s, self._idle_long_enough)
+        idle_at = self._requests.idle_at
+        if idle_at != NEVER and not self.is_closed:
+            self._idle_timer = self._loop.call_at(idle_at, self._idle_long_enough)
 
     def _idle_long_enough(self) -> None:
-        if self.in_flight:
-            self._used_at = self._loop.time()
-        if self._loop.time() - self._used_at < self._idle_s:
+        if not self._requests.is_idle(self._loop.time()):
             self._watch_idleness()
             return
         self._end(
@@ -499,28 +417,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if _small_frames().startswith(_TLS_ALERT):  # as a frame it would have 352 million bytes (S26)
                 self._end(wants_tls(self.address, self._settings))
                 return
+        frame: Any  # a bytearray, if it is large, which reads just as bytes do
         try:
             for frame in self._frames.filled(nbytes):
-                self._answered(cast("bytes", frame))  # a bytearray, if it is large, which reads just as bytes do
+                self._answered(frame)
         except MalformedError as error:
             self._end(ConnectionLostError(f"{self.address} sent what is not an answer of a Kafka broker: {error}"))
 
     def _answered(self, frame: bytes) -> None:
-        if not self._asked:
-            raise MalformedError(f"{len(frame)} bytes came and nothing had been asked")
-        asked = self._asked[0]
-        flexible = asked.api.has_flexible_response_header(asked.version)
-        correlation_id, at = read_response_header(frame, flexible=flexible)
-        if correlation_id != asked.correlation_id:
-            raise MalformedError(
-                f"the answer to request {correlation_id} came where that to {asked.correlation_id} ({asked.api.name}) "
-                "was due; a broker answers in order"
-            )
-        self._asked.popleft()
+        requests = self._requests
+        asked, at = requests.answered(frame)
         asked.timer.cancel()
         if not asked.answer.done():
             asked.answer.set_result((frame, at))
-        if self._all_answered is not None and not self._asked and not self._all_answered.done():
+        if self._all_answered is not None and not requests.sent and not self._all_answered.done():
             self._all_answered.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -534,7 +444,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _why_lost(self) -> str:
         """Say what kind of listener it may be, if it has not answered the first request that it understands."""
-        first = self._asked[0] if self._asked else None
+        first = self._requests.sent[0] if self._requests.sent else None
         if first is None or first.correlation_id > _FIRST_REQUESTS:
             return ""
         return other_listener(self._settings, is_after_versions=first.api is not api_versions.API)
@@ -551,10 +461,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frames = FrameReader(0, _small_frames())
         if self._login is not None and self._login is not _current_task():
             self._login.cancel()
-        waiting = [*self._asked, *(each.asked for each in self._held_back or () if each.asked is not None)]
-        self._asked, self._held_back = deque(), None
         is_refused = isinstance(error, AuthenticationError)
-        for each in waiting:
+        for each in self._requests.drop():
             each.timer.cancel()
             if not each.answer.done():
                 more = "" if is_refused else f"; {each.api.name} had not been answered{hint}"

@@ -1,13 +1,15 @@
-"""The metadata of a cluster that a client has, and how a response changes it; no I/O."""
+"""The metadata of a cluster that a client has, its age, what to ask, and how a response changes it; no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from coterie.errors import ErrorCode, KafkaError
-from coterie.protocol.apis.metadata import DescribedPartition, DescribedTopic, Response
+from coterie.protocol.apis import find_coordinator
+from coterie.protocol.apis.metadata import DescribedPartition, DescribedTopic, Request, Response, Topic
+from coterie.settings.client_settings import ClientSettings
 from coterie.structs import DataStruct, field
 
 NO_LEADER = -1
@@ -74,6 +76,106 @@ class Metadata(DataStruct, frozen=True):
 
     def topic_names(self) -> dict[UUID, str]:
         return {topic.id: name for name, topic in self.topics.items() if topic.id is not None}
+
+
+class ClusterMetadata:
+    """What a client knows of its cluster, and since when. Times are in seconds, as event loops count them."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self.known = Metadata()
+        # Bootstrap servers have numbers below zero until the answer of Metadata has those of the nodes.
+        self._seeds = {-1 - at: Node(-1 - at, *address) for at, address in enumerate(settings.addresses)}
+        self._coordinators: dict[int, Node] = {}
+        """The nodes that were named as a coordinator."""
+        self._learned_at: float | None = None
+        self._topics_learned_at: dict[str, float] = {}
+
+    # --- its age ------------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Let all metadata expire."""
+        self._learned_at = None
+        self._topics_learned_at.clear()
+
+    def is_old(self, now: float) -> bool:
+        """Return whether it is older than `metadata.max.age.ms`, expired, or missing."""
+        return self._is_old(self._learned_at, now)
+
+    def knows(self, topic: str, now: float) -> bool:
+        """Return whether the metadata of the topic is current."""
+        return not self._is_old(self._topics_learned_at.get(topic), now)
+
+    def _is_old(self, learned_at: float | None, now: float) -> bool:
+        return learned_at is None or (now - learned_at) * 1000 >= self._settings.metadata_max_age_ms
+
+    # --- what it says -------------------------------------------------------------------------------------------------
+
+    def leader(self, topic: str, partition: int, now: float) -> int:
+        """Return the leader of a partition; NO_LEADER if a node has to be asked."""
+        found = self.known.leader(topic, partition)
+        return found if found != NO_LEADER and self.knows(topic, now) else NO_LEADER
+
+    def controller(self, now: float) -> int:
+        """Return the controller; NO_LEADER if a node has to be asked."""
+        return NO_LEADER if self.is_old(now) else self.known.controller
+
+    def node(self, node_id: int) -> Node | None:
+        return self.known.nodes.get(node_id) or self._coordinators.get(node_id) or self._seeds.get(node_id)
+
+    @property
+    def bootstrap_nodes(self) -> Collection[Node]:
+        """The bootstrap servers, if they are tried too when no node answers (KIP-899)."""
+        is_used = not self.known.nodes or self._settings.metadata_recovery_strategy == "rebootstrap"
+        return self._seeds.values() if is_used else ()
+
+    # --- what it learns -----------------------------------------------------------------------------------------------
+
+    def learned(self, news: Response, now: float, *, is_all: bool) -> Metadata:
+        """Merge a response in. `is_all`: it has all topics, so others do not exist.
+
+        Raises:
+            KafkaError: The response has no metadata.
+        """
+        if news.error is ErrorCode.REBOOTSTRAP_REQUIRED:
+            self.known = Metadata()
+            raise KafkaError("the cluster asks the client to bootstrap again", ErrorCode.LEADER_NOT_AVAILABLE)
+        if news.error:
+            raise KafkaError.of(news.error, "asking who leads what")
+        if not news.brokers:
+            raise KafkaError("the cluster has no brokers yet", ErrorCode.LEADER_NOT_AVAILABLE)
+        self.known = learn(self.known, news, is_all=is_all)
+        self._learned_at = now
+        if is_all:
+            self._topics_learned_at.clear()
+        self._topics_learned_at |= {topic.name: now for topic in news.topics if topic.name is not None}
+        return self.known
+
+    def learned_coordinator(self, key: str, key_type: int, news: find_coordinator.Response) -> Node:
+        """Return the coordinator that a response names, and keep the address of the node.
+
+        Raises:
+            KafkaError: There is none at the moment, or the response does not name exactly one.
+        """
+        whose = "group" if key_type == find_coordinator.GROUP else "transactional id"
+        what = f'looking for the coordinator of {whose} "{key}"'
+        if len(news.coordinators) != 1:
+            raise KafkaError(f"{what}: the broker named {len(news.coordinators)}, and a {whose} has exactly one")
+        (found,) = news.coordinators
+        if found.error:
+            raise KafkaError.of(found.error, what, found.message)
+        node = self._coordinators[found.node_id] = Node(found.node_id, found.host, found.port)
+        return node
+
+
+def ask_for(topics: Collection[str] | None, *, allow_auto_create: bool) -> Request:
+    """Return the request for the metadata of these topics; None: of all."""
+    asked = None if topics is None else [Topic(name=name) for name in sorted(topics)]
+    return Request(topics=asked, allow_auto_topic_creation=allow_auto_create)
+
+
+def ask_for_ids(topic_ids: Collection[UUID]) -> Request:
+    return Request(topics=[Topic(topic_id=one) for one in sorted(topic_ids)], allow_auto_topic_creation=False)
 
 
 def learn(known: Metadata, news: Response, *, is_all: bool) -> Metadata:

@@ -1,5 +1,6 @@
 """The way into a cluster: who leads what, a connection to each node that is needed, and trying again.
 
+It waits, and holds connections and tasks. `metadata.py`, `cluster_connection_states.py` and `backoff.py` decide.
 Connections are by node and lane. Group traffic has a lane of its own, so that a long fetch from the same node never
 delays a heartbeat (rule M11).
 """
@@ -20,37 +21,20 @@ from coterie.client.event_log import (
     NodeUnreachable,
 )
 from coterie.client.metrics import ClientMetrics
-from coterie.client.network.backoff import backoff_ms
+from coterie.client.network.backoff import Retries, backoff_ms
+from coterie.client.network.cluster_connection_states import ClusterConnectionStates
 from coterie.client.network.connection import BrokerConnection, OnAnswer
-from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
+from coterie.client.network.metadata import NO_LEADER, ClusterMetadata, Metadata, Node, ask_for, ask_for_ids
 from coterie.client.network.runtime import REAL, Runtime, within
 from coterie.client.network.sasl import Authenticator
 from coterie.client.network.tls import client_context
-from coterie.errors import (
-    STALE_METADATA,
-    AuthenticationError,
-    ClientClosedError,
-    ConnectionLostError,
-    ErrorCode,
-    KafkaError,
-    RequestTimedOutError,
-)
+from coterie.errors import AuthenticationError, ClientClosedError, ConnectionLostError, ErrorCode, KafkaError
 from coterie.protocol.apis import find_coordinator, metadata
+from coterie.protocol.apis.metadata import Request as MetadataRequest
 from coterie.settings.client_settings import Address, ClientSettings
 
 T = TypeVar("T")
 _Key = tuple[int, str]
-
-
-class _Failures:
-    """The consecutive failures to connect to one node."""
-
-    __slots__ = ("count", "until")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.until = 0.0
-        """The loop's time before which no connection is tried."""
 
 
 class NetworkClient:
@@ -74,18 +58,11 @@ class NetworkClient:
         )
         self._log = log
         self._measured = measured or ClientMetrics()
-        self.metadata = Metadata()
-        # Bootstrap servers have numbers below zero until the answer of Metadata has those of the nodes.
-        self._seeds = {-1 - at: Node(-1 - at, *address) for at, address in enumerate(settings.addresses)}
-        self._coordinators: dict[int, Node] = {}
+        self._known = ClusterMetadata(settings)
         self._connections: dict[_Key, BrokerConnection] = {}
         self._opening: dict[_Key, asyncio.Task[BrokerConnection]] = {}
         self._refreshing: dict[object, asyncio.Task[Metadata]] = {}
-        self._failures: dict[int, _Failures] = {}
-        self._lost: set[int] = set()
-        """Nodes that a connection was lost to, and none was opened since."""
-        self._learned_at: float | None = None
-        self._topics_learned_at: dict[str, float] = {}
+        self._states = ClusterConnectionStates(settings)
         self._is_closed = False
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -166,23 +143,20 @@ class NetworkClient:
         An attempt that meets a retriable error looks up leaders and coordinators again, since they may be others now.
         """
         within_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        last: KafkaError | None = None
-        failures = 0
+        retries = Retries()
         try:
             async with asyncio.timeout(within_ms / 1000):
                 while True:
                     try:
                         return await attempt()
                     except KafkaError as error:
-                        if not error.retriable:
+                        if not retries.again(error):
                             raise
-                        last = error
-                    failures += 1
-                    if last.code in STALE_METADATA:
+                    if retries.needs_metadata:
                         self.expire()
-                    await self.pause(failures)
+                    await self.pause(retries.failures)
         except TimeoutError:
-            raise RequestTimedOutError(gave_up(what, last, within_ms)) from None
+            raise retries.timed_out(what, within_ms) from None
 
     async def pause(self, failures: int) -> None:
         """Wait for `retry.backoff.ms`, as it is after this many failures."""
@@ -192,6 +166,11 @@ class NetworkClient:
         await asyncio.sleep(pause_ms / 1000)
 
     # --- knowing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata of the cluster, as it was last learned."""
+        return self._known.known
 
     async def refresh(
         self,
@@ -205,60 +184,37 @@ class NetworkClient:
         Equal calls at the same time share one request. The error of a topic is in its `error`.
         """
         key = (None if topics is None else frozenset(topics), allow_auto_create)
-        asked = None if topics is None else [metadata.Topic(name=name) for name in sorted(topics)]
-        request = metadata.Request(topics=asked, allow_auto_topic_creation=allow_auto_create)
+        request = ask_for(topics, allow_auto_create=allow_auto_create)
         return await _shared(self._refreshing, key, lambda: self._refresh(request, timeout_ms))
 
     async def refresh_ids(self, topic_ids: Collection[UUID]) -> Metadata:
         """Ask who leads the topics with these ids, and what their names are."""
-        asked = [metadata.Topic(topic_id=one) for one in sorted(topic_ids)]
-        return await self._refresh(metadata.Request(topics=asked, allow_auto_topic_creation=False), None)
+        return await self._refresh(ask_for_ids(topic_ids), None)
 
-    async def _refresh(self, request: metadata.Request, timeout_ms: float | None) -> Metadata:
-        topics = request.topics
-
+    async def _refresh(self, request: MetadataRequest, timeout_ms: float | None) -> Metadata:
         async def attempt() -> Metadata:
             response: metadata.Response = await self.send(None, metadata, request)
-            if response.error is ErrorCode.REBOOTSTRAP_REQUIRED:
-                self.metadata = Metadata()
-                raise KafkaError("the cluster asks the client to bootstrap again", ErrorCode.LEADER_NOT_AVAILABLE)
-            if response.error:
-                raise KafkaError.of(response.error, "asking who leads what")
-            if not response.brokers:
-                raise KafkaError("the cluster has no brokers yet", ErrorCode.LEADER_NOT_AVAILABLE)
-            self.metadata = learn(self.metadata, response, is_all=topics is None)
-            self._learned_at = now = asyncio.get_running_loop().time()
-            if topics is None:
-                self._topics_learned_at.clear()
-            self._topics_learned_at |= {topic.name: now for topic in response.topics if topic.name is not None}
-            return self.metadata
+            return self._known.learned(response, _now(), is_all=request.topics is None)
 
         return await self.retry(attempt, what="", timeout_ms=timeout_ms)
 
     def expire(self) -> None:
         """Let all metadata expire: `leader` and `controller` ask for it again."""
-        self._learned_at = None
-        self._topics_learned_at.clear()
+        self._known.expire()
 
     @property
     def is_metadata_old(self) -> bool:
         """True if the metadata is older than `metadata.max.age.ms`, expired, or missing."""
-        return self._is_old(self._learned_at)
+        return self._known.is_old(_now())
 
     def knows(self, topic: str) -> bool:
         """Return whether the metadata of the topic is current, so that `leader` sends no request."""
-        return not self._is_old(self._topics_learned_at.get(topic))
-
-    def _is_old(self, learned_at: float | None) -> bool:
-        if learned_at is None:
-            return True
-        age_s = asyncio.get_running_loop().time() - learned_at
-        return age_s * 1000 >= self.settings.metadata_max_age_ms
+        return self._known.knows(topic, _now())
 
     async def leader(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> int:
         """The node that leads a partition, by one look. A retriable error if there is none at the moment."""
-        found = self.metadata.leader(topic, partition)
-        if found == NO_LEADER or not self.knows(topic):
+        found = self._known.leader(topic, partition, _now())
+        if found == NO_LEADER:
             found = (await self.refresh([topic], timeout_ms=timeout_ms)).leader(topic, partition)
         if found == NO_LEADER:
             raise self.metadata.why_no_leader(topic, partition, f"looking for the leader of {topic}-{partition}")
@@ -266,11 +222,12 @@ class NetworkClient:
 
     async def controller(self) -> int:
         """The node that topics are created, changed and deleted by."""
-        if self.metadata.controller == NO_LEADER or self.is_metadata_old:
+        if self._known.controller(_now()) == NO_LEADER:
             await self.refresh(())
-        if self.metadata.controller not in self.metadata.nodes:
+        known = self.metadata
+        if known.controller not in known.nodes:
             raise KafkaError("the cluster has no controller at the moment", ErrorCode.NOT_CONTROLLER)
-        return self.metadata.controller
+        return known.controller
 
     async def find_coordinator(self, key: str, key_type: int = find_coordinator.GROUP) -> Node:
         """Ask any node for the coordinator of a group or transactional id, once. The caller handles errors (M2)."""
@@ -280,16 +237,7 @@ class NetworkClient:
             find_coordinator.Request(keys=[key], key_type=key_type),
             at_least=0 if key_type == find_coordinator.GROUP else 1,
         )
-        whose = "group" if key_type == find_coordinator.GROUP else "transactional id"
-        what = f'looking for the coordinator of {whose} "{key}"'
-        if len(response.coordinators) != 1:
-            raise KafkaError(f"{what}: the broker named {len(response.coordinators)}, and a {whose} has exactly one")
-        (found,) = response.coordinators
-        if found.error:
-            raise KafkaError.of(found.error, what, found.message)
-        node = Node(found.node_id, found.host, found.port)
-        self._coordinators[node.id] = node
-        return node
+        return self._known.learned_coordinator(key, key_type, response)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -308,76 +256,58 @@ class NetworkClient:
         known = self._connections.get((node_id, lane))
         if known is None or known.is_closed or self._is_closed:
             return None
-        node = self._known_node(node_id)
+        node = self._known.node(node_id)
         return known if node is not None and known.address == (node.host, node.port) else None
 
     async def _node(self, node_id: int) -> Node:
-        node = self._known_node(node_id)
+        node = self._known.node(node_id)
         if node is None:
             await self.refresh(())
-            node = self._known_node(node_id)
+            node = self._known.node(node_id)
         if node is None:
             raise ConnectionLostError(f"the cluster has no node {node_id} at the moment")
         return node
 
-    def _known_node(self, node_id: int) -> Node | None:
-        return self.metadata.nodes.get(node_id) or self._coordinators.get(node_id) or self._seeds.get(node_id)
-
     async def _open(self, node: Node, lane: str) -> BrokerConnection:
-        loop = asyncio.get_running_loop()
-        settings = self.settings
+        states = self._states
         key = (node.id, lane)
-        failures = self._failures.setdefault(node.id, _Failures())
         before = self._connections.pop(key, None)
         if before is not None:
             await before.close()
-        if failures.until > loop.time():
-            await asyncio.sleep(failures.until - loop.time())
+        if not states.ready(node.id, _now()):
+            await asyncio.sleep(states.ready_at(node.id) - _now())
         try:
-            setup_ms = min(
-                settings.socket_connection_setup_timeout_ms << min(failures.count, 16),
-                settings.socket_connection_setup_timeout_max_ms,
-            )
             connection = await self._connection_class.open(
                 node.host,
                 node.port,
-                settings,
-                setup_timeout_ms=setup_ms,
+                self.settings,
+                setup_timeout_ms=states.setup_timeout_ms(node.id),
                 context=self._context,
                 authenticator=self._authenticator,
             )
         except KafkaError as error:
-            self._note_failure(failures)
+            failures = states.failed(node.id, _now(), self._chance())
             self.expire()
-            if failures.count == 1:
+            if failures == 1:
                 event = ClientAuthenticationFailed if isinstance(error, AuthenticationError) else NodeUnreachable
                 self._write(event(_named(node), _why(node, error)))
             raise
-        if failures.count:
-            self._write(NodeReached(_named(node), failures.count))
-        failures.count, failures.until = 0, 0.0
+        failures = states.connected(node.id)
+        if failures:
+            self._write(NodeReached(_named(node), failures))
         self._measured.connections.record(1, self.clock_ms())
         connection.on_lost = lambda error: self._disconnected(node, error)
-        self._lost.discard(node.id)
         self._connections[key] = connection
         return connection
 
     def _disconnected(self, node: Node, error: KafkaError) -> None:
         """Log a lost node once, however many connections there were to it."""
-        if node.id not in self._lost:
-            self._lost.add(node.id)
+        if self._states.disconnected(node.id):
             self._write(NodeDisconnected(_named(node), _why(node, error)))
 
     def _write(self, event: object) -> None:
         if self._log is not None and not self._is_closed:
             self._log.write(event)
-
-    def _note_failure(self, failures: _Failures) -> None:
-        settings = self.settings
-        failures.count += 1
-        chance = self._chance()
-        pause_ms = backoff_ms(failures.count, settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, chance)
-        failures.until = asyncio.get_running_loop().time() + pause_ms / 1000
 
     async def _any_connection(self, lane: str) -> BrokerConnection:
         """Return a connection to the least busy node, to the next if that fails, and at last to a bootstrap server."""
@@ -394,19 +324,16 @@ class NetworkClient:
         raise ConnectionLostError("; ".join(problems.values()))
 
     def _candidates(self, lane: str) -> Sequence[Node]:
-        now = asyncio.get_running_loop().time()
+        def in_flight(node_id: int) -> int | None:
+            connection = self._connections.get((node_id, lane))
+            return None if connection is None or connection.is_closed else connection.in_flight
 
-        def busy(node: Node) -> tuple[bool, bool, int, float]:
-            failures = self._failures.get(node.id)
-            connection = self._connections.get((node.id, lane))
-            is_open = connection is not None and not connection.is_closed
-            in_flight = connection.in_flight if connection is not None and is_open else 0
-            return failures is not None and failures.until > now, not is_open, in_flight, self._chance()
-
-        nodes = sorted(self.metadata.nodes.values(), key=busy)
-        if not nodes or self.settings.metadata_recovery_strategy == "rebootstrap":
-            nodes += sorted(self._seeds.values(), key=busy)
-        return nodes
+        now = _now()
+        return [
+            node
+            for nodes in (self.metadata.nodes.values(), self._known.bootstrap_nodes)
+            for node in self._states.least_busy(nodes, in_flight, now, self._chance)
+        ]
 
     def disconnect(self, node_id: int, lane: str) -> None:
         """Close the connection to a node. Requests without an answer get an error; the next request connects again."""
@@ -435,10 +362,8 @@ class NetworkClient:
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
-def gave_up(what: str, last: KafkaError | None, within_ms: float) -> str:
-    """Say that something was not done in time: `what`, unless the last error says it all, and that error."""
-    said = "the cluster did not answer" if last is None else str(last)
-    return f"{what}{': ' if what else ''}{said} (gave up after {within_ms / 1000:g} s)"
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _named(node: Node) -> str:
