@@ -14,7 +14,7 @@ from coterie.client.member import states as member_states
 from coterie.client.member.consumer_protocol import states as consumer_member_states
 from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
 from coterie.client.producer import transaction_states as producer_transaction_states
-from coterie.coordinator.classic.states import NEXT, Answer, Do, State
+from coterie.coordinator.classic.states import NEXT, Answer, ClassicGroupState, GroupAction
 from coterie.coordinator.classic.states import TABLES as STATE_TABLES
 from coterie.coordinator.consumer import states as consumer_states
 from coterie.coordinator.transactions import states as transaction_states
@@ -39,16 +39,16 @@ from test_controls_page import test_controls
 
 HERE = Path(__file__).parent
 SHORT = {
-    Do.CREATE: "create",
-    Do.START_REBALANCE: "**rebalance**",
-    Do.PARK: "park",
-    Do.REPEAT: "repeat",
-    Do.COLLECT: "collect",
-    Do.RECHECK: "re-check",
-    Do.REPLACE: "replace",
-    Do.TAKE: "take",
-    Do.TAKE_IF_CONSUMER: "take if consumer",
-    Do.NOTHING: "nothing",
+    GroupAction.CREATE: "create",
+    GroupAction.START_REBALANCE: "**rebalance**",
+    GroupAction.PARK: "park",
+    GroupAction.REPEAT: "repeat",
+    GroupAction.COLLECT: "collect",
+    GroupAction.RECHECK: "re-check",
+    GroupAction.REPLACE: "replace",
+    GroupAction.TAKE: "take",
+    GroupAction.TAKE_IF_CONSUMER: "take if consumer",
+    GroupAction.NOTHING: "nothing",
 }
 
 
@@ -62,22 +62,27 @@ def states() -> str:
         "",
         "| from | to |",
         "|---|---|",
-        *(f"| {state} | {', '.join(target for target in State if target in NEXT[state])} |" for state in State),
+        *(
+            f"| {state} | {', '.join(target for target in ClassicGroupState if target in NEXT[state])} |"
+            for state in ClassicGroupState
+        ),
         "",
         "## What each state answers",
         "",
         "An error code is the answer.",
         "",
-        "| | " + " | ".join("Dead, absent" if state is State.DEAD else state.value for state in State) + " |",
-        "|---" * (len(State) + 1) + "|",
+        "| | "
+        + " | ".join("Dead, absent" if state is ClassicGroupState.DEAD else state.value for state in ClassicGroupState)
+        + " |",
+        "|---" * (len(ClassicGroupState) + 1) + "|",
         *(
-            f"| {name} | " + " | ".join(_cell(table[state]) for state in State) + " |"
+            f"| {name} | " + " | ".join(_cell(table[state]) for state in ClassicGroupState) + " |"
             for name, table in STATE_TABLES.items()
         ),
         "",
         "| word | meaning |",
         "|---|---|",
-        *(f"| {SHORT[what]} | {what.value} |" for what in Do),
+        *(f"| {SHORT[what]} | {what.value} |" for what in GroupAction),
         "",
         "## Consumer groups (KIP-848)",
         "",
@@ -116,14 +121,16 @@ def states() -> str:
         "| from | to |",
         "|---|---|",
         *(
-            f"| {state} | {', '.join(target for target in transaction_states.State if target in following)} |"
+            f"| {state} | {', '.join(one for one in transaction_states.TransactionState if one in following)} |"
             for state, following in transaction_states.NEXT.items()
         ),
         "",
-        "| | " + " | ".join(_transaction_state(state) for state in transaction_states.State) + " |",
-        "|---" * (len(transaction_states.State) + 1) + "|",
+        "| | " + " | ".join(_transaction_state(state) for state in transaction_states.TransactionState) + " |",
+        "|---" * (len(transaction_states.TransactionState) + 1) + "|",
         *(
-            f"| {name} | " + " | ".join(_transaction_cell(table[state]) for state in transaction_states.State) + " |"
+            f"| {name} | "
+            + " | ".join(_transaction_cell(table[state]) for state in transaction_states.TransactionState)
+            + " |"
             for name, table in transaction_states.TABLES.items()
         ),
         "",
@@ -134,7 +141,7 @@ def states() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _transaction_state(state: transaction_states.State) -> str:
+def _transaction_state(state: transaction_states.TransactionState) -> str:
     return "absent" if state is transaction_states.DEAD else state.value
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.states import NEXT, State
+from coterie.coordinator.classic.states import NEXT, ClassicGroupState
 
 __all__ = ["state_picture"]
 
 WIDTH, HEIGHT, BOX_WIDTH, BOX_HEIGHT = 720, 300, 168, 44
 PLACES = {
-    State.EMPTY: (110, 60),
-    State.PREPARING_REBALANCE: (360, 60),
-    State.COMPLETING_REBALANCE: (610, 60),
-    State.STABLE: (610, 220),
-    State.DEAD: (110, 220),
+    ClassicGroupState.EMPTY: (110, 60),
+    ClassicGroupState.PREPARING_REBALANCE: (360, 60),
+    ClassicGroupState.COMPLETING_REBALANCE: (610, 60),
+    ClassicGroupState.STABLE: (610, 220),
+    ClassicGroupState.DEAD: (110, 220),
 }
 BEND = 22
 """How far an arrow swings out, so that the one that comes back has room."""
@@ -25,8 +25,12 @@ path { fill: none; stroke: var(--line); stroke-width: 1.5; } marker path { fill:
 
 
 def state_picture() -> str:
-    arrows = [_arrow(state, target) for state in State for target in State if target in NEXT[state]]
-    words = [f"{state} to {target}" for state in State for target in State if target in NEXT[state]]
+    arrows = [
+        _arrow(state, target) for state in ClassicGroupState for target in ClassicGroupState if target in NEXT[state]
+    ]
+    words = [
+        f"{state} to {target}" for state in ClassicGroupState for target in ClassicGroupState if target in NEXT[state]
+    ]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         f"<title>States of a group: {', '.join(words)}</title>",
@@ -34,13 +38,13 @@ def state_picture() -> str:
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">',
         '<path d="M0 0L8 4L0 8z"/></marker></defs>',
         *arrows,
-        *(_box(state) for state in State),
+        *(_box(state) for state in ClassicGroupState),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _box(state: State) -> str:
+def _box(state: ClassicGroupState) -> str:
     x, y = PLACES[state]
     kind = ' class="rebalance"' if "Rebalance" in state.value else ""
     corner = f'x="{x - BOX_WIDTH // 2}" y="{y - BOX_HEIGHT // 2}"'
@@ -50,7 +54,7 @@ def _box(state: State) -> str:
     )
 
 
-def _arrow(state: State, target: State) -> str:
+def _arrow(state: ClassicGroupState, target: ClassicGroupState) -> str:
     """From box to box, bent to the right of its way."""
     (x, y), (to_x, to_y) = PLACES[state], PLACES[target]
     length = ((to_x - x) ** 2 + (to_y - y) ** 2) ** 0.5

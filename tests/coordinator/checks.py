@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable
 from itertools import pairwise
 from typing import Any
 
-from coterie.coordinator.classic import ClassicGroupMember, Group, State
+from coterie.coordinator.classic import ClassicGroupMember, ClassicGroupState, Group
 from coterie.coordinator.classic.effects import (
     AssignmentWritten,
     CreationWritten,
@@ -51,7 +51,7 @@ __all__ = [
     "waiting_tokens",
 ]
 
-EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = State
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = ClassicGroupState
 IN_A_REBALANCE = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
 
 
@@ -206,7 +206,7 @@ def held_back(shard: Shard) -> list[Token]:
 
 # --- states, rebalances -----------------------------------------------------------------------------------------------
 
-_ARROW: dict[type[Fact], tuple[frozenset[State], State]] = {
+_ARROW: dict[type[Fact], tuple[frozenset[ClassicGroupState], ClassicGroupState]] = {
     GroupCreated: (frozenset({DEAD}), EMPTY),
     RebalanceStarted: (frozenset({EMPTY, COMPLETING_REBALANCE, STABLE}), PREPARING_REBALANCE),
     JoinPhaseCompleted: (frozenset({PREPARING_REBALANCE}), COMPLETING_REBALANCE),
@@ -217,12 +217,12 @@ _ARROW: dict[type[Fact], tuple[frozenset[State], State]] = {
 }
 
 
-def check_transitions(states: dict[str, State], facts: Iterable[Fact], shard: Shard) -> None:
+def check_transitions(states: dict[str, ClassicGroupState], facts: Iterable[Fact], shard: Shard) -> None:
     """Facts tell every step from state to state, only along arrows of NEXT, and arrive where the group is."""
     for fact in facts:
         before = states.get(fact.group_id, DEAD)
         if isinstance(fact, GroupLoaded):
-            states[fact.group_id] = State(fact.state)
+            states[fact.group_id] = ClassicGroupState(fact.state)
         elif type(fact) in _ARROW:
             allowed, after = _ARROW[type(fact)]
             assert before in allowed, f"{fact} in {before}"

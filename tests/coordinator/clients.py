@@ -19,7 +19,7 @@ from coordinator.checks import (
     picture,
     waiting_tokens,
 )
-from coterie.coordinator.classic import Group, State
+from coterie.coordinator.classic import ClassicGroupState, Group
 from coterie.coordinator.classic.effects import StaticMemberWritten
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, OffsetsExpired, WriteFailed
@@ -113,7 +113,7 @@ class Clients:
         self.lost: set[int] = set()
         """Tokens that the rules never answer: 10, 13, and what was on its way when the coordinator died."""
         self.acknowledged = Acknowledged()
-        self.states: dict[str, State] = {}
+        self.states: dict[str, ClassicGroupState] = {}
         self.vanished: set[str] = set()
         self.generations: dict[int, tuple[Group, int]] = {}
         self.record_lost: dict[str, int] = {}

@@ -24,7 +24,7 @@ from coordinator.checks import (
     waiting_tokens,
 )
 from coordinator.clients import SUBSCRIPTIONS, Clients
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (
     CommitPartition,
@@ -336,7 +336,7 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         shard = self.world.shard
         assert list(shard.classic_groups()) == list(shard.groups.values()), "nothing here makes groups of another type"
         for group in shard.classic_groups():
-            assert shard.groups[group.group_id] is group and group.state is not State.DEAD
+            assert shard.groups[group.group_id] is group and group.state is not ClassicGroupState.DEAD
             check_bookkeeping(group)
         assert shard.held_in_all.total == sum(group.held_bytes for group in shard.groups.values())
         check_writes(self.world.shard)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.coordinator.classic import Group, State
+from coterie.coordinator.classic import ClassicGroupState, Group
 from coterie.errors import ErrorCode
 from coterie.facts import GroupCreated, GroupDied, GroupLoaded, GroupUnloaded, JoinPhaseStuck
 from coterie.ledger import RebalanceOutcome
@@ -31,7 +31,7 @@ def test_a_group_whose_deletion_fails_is_there_again_as_it_was(quick: Story) -> 
     quick.hold_writes()
     a.deletes_group(expect="-")
     quick.end_writes(FAILS)
-    assert (quick.state, quick.group.generation_id) == (State.EMPTY, generation_id)
+    assert (quick.state, quick.group.generation_id) == (ClassicGroupState.EMPTY, generation_id)
     assert quick.group.state_timestamp_ms == since_ms and offset_of(quick.group) == 7
     assert a.answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -71,12 +71,12 @@ def test_a_failed_commit_does_not_end_a_group_of_which_another_record_is_on_its_
     a = quick.member("a").commits({"t:0": 7})
     a.enters(session=6_000)
     quick.advance(ms=6_000)
-    quick.expect(state=State.EMPTY, generation=2)
+    quick.expect(state=ClassicGroupState.EMPTY, generation=2)
     quick.world.end_write(FAILS)
-    quick.expect(state=State.EMPTY, generation=2)
+    quick.expect(state=ClassicGroupState.EMPTY, generation=2)
     quick.end_writes()
     quick.crash()
-    quick.expect(state=State.EMPTY, generation=2)
+    quick.expect(state=ClassicGroupState.EMPTY, generation=2)
 
 
 def test_if_neither_deletion_nor_rebirth_is_written_the_name_is_not_lost(quick: Story) -> None:
@@ -88,7 +88,7 @@ def test_if_neither_deletion_nor_rebirth_is_written_the_name_is_not_lost(quick: 
     quick.end_writes(FAILS)
     assert quick.world.group("g") is not None  # for the log still has it
     quick.crash()
-    assert quick.state is State.EMPTY
+    assert quick.state is ClassicGroupState.EMPTY
 
 
 def test_the_death_of_a_group_is_told_before_the_birth_of_the_next(quick: Story) -> None:
@@ -102,7 +102,10 @@ def test_the_death_of_a_group_is_told_before_the_birth_of_the_next(quick: Story)
     a.joins()
     lives = [type(fact) for fact in quick.world.facts if isinstance(fact, GroupCreated | GroupDied)]
     assert lives == [GroupCreated, GroupDied, GroupCreated]
-    assert quick.state is State.PREPARING_REBALANCE and quick.rebalances[-1].outcome is RebalanceOutcome.RUNNING
+    assert (
+        quick.state is ClassicGroupState.PREPARING_REBALANCE
+        and quick.rebalances[-1].outcome is RebalanceOutcome.RUNNING
+    )
 
 
 def test_a_group_that_is_being_deleted_when_its_coordinator_moves_is_read_back(quick: Story) -> None:
@@ -146,7 +149,7 @@ def test_a_static_member_whose_new_id_took_longer_than_its_session_can_expire(qu
     quick.end_writes()
     assert s.answer.error is ErrorCode.NONE
     quick.advance(ms=5_999)
-    quick.expect(state=State.STABLE)
+    quick.expect(state=ClassicGroupState.STABLE)
     quick.advance(ms=1)
     quick.expect(members=[])
 
@@ -166,7 +169,7 @@ def test_a_phase_that_can_only_wait_does_not_spin_on_a_timeout_of_nothing(quick:
     stuck = [fact for fact in quick.world.facts if isinstance(fact, JoinPhaseStuck)]
     assert 20 <= len(stuck) <= 30
     quick.advance(ms=1_000)
-    quick.expect(state=State.EMPTY)
+    quick.expect(state=ClassicGroupState.EMPTY)
 
 
 # --- the ledger -------------------------------------------------------------------------------------------------------

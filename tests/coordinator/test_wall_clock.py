@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.coordinator.wall_clock import DOUBT_MS, STEP_MS, WallClock
 from coterie.facts import MemberExpired, OffsetsExpired
 from coterie.protocol.offsets_topic import read_record
@@ -67,7 +67,7 @@ def test_nobodys_session_ends_with_a_clock_that_is_set(story: Story, ahead_ms: i
     set_clock(story, ahead_ms)
     story.advance(ms=999)
     a.beats(expect="ok")
-    story.expect(state=State.STABLE, members=["a", "b"])
+    story.expect(state=ClassicGroupState.STABLE, members=["a", "b"])
     story.advance(ms=1)
     story.emitted(MemberExpired, member_id=b.member_id)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.facts import AssignmentStored, Cause, ClockSet, Fact, RebalanceStarted
 from coterie.ledger import Ledger, RebalanceOutcome, fold
 from coterie.protocol.subscription import Assignment, write_assignment
@@ -66,7 +66,7 @@ def test_a_member_that_dies_leaves_its_partitions_without_owner_until_the_rebala
     group.advance(ms=9_000)
     a.beats()
     group.advance(ms=1_000)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     group.advance(ms=250)
     a.joins()
     a.syncs({"a": gives(t=[0, 1])})

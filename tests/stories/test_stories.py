@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.coordinator.classic.effects import Reply
 from coterie.errors import CoterieError
 from coterie.stories import Story, check_story
@@ -71,7 +71,7 @@ def test_a_difference_prints_the_grid_that_was_seen() -> None:
 def test_a_failed_expectation_prints_the_grid_too(group: Story) -> None:
     group.stable("a")
     with pytest.raises(AssertionError, match=r"expected the group to be Empty.*\n(.*\n)*.*sync a=61"):
-        group.expect(state=State.EMPTY)
+        group.expect(state=ClassicGroupState.EMPTY)
     with pytest.raises(AssertionError, match="a to hear UNKNOWN_MEMBER_ID"):
         group.actors["a"].beats(expect="UNKNOWN_MEMBER_ID")
     with pytest.raises(AssertionError, match="no fact like AssertionError"):

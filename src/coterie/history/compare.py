@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.assignors import CooperativeSticky, Range
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, OffsetsStored
 from coterie.history.design_costs import NOTHING, Design, DesignRun, OwnershipTimeline, OwnersInterval, Total
@@ -272,7 +272,9 @@ class _ClassicGroupObserver(_DesignObserver):
     def _look_at_group(self) -> None:
         group = self.world.group(GROUP)
         if group is not None:
-            self._oldest = dict.fromkeys(group.members, group.generation_id - (group.state is not State.STABLE))
+            self._oldest = dict.fromkeys(
+                group.members, group.generation_id - (group.state is not ClassicGroupState.STABLE)
+            )
 
     def _accepted(self, consumer: ConsumerProcess) -> Collection[Partition]:
         member = consumer.member

@@ -22,7 +22,7 @@ from coterie.client.member import Membership
 from coterie.client.member.consumer_protocol.states import ConsumerMemberState
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.coordinator.consumer import ConsumerGroup, GroupState
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RebalanceStarted
@@ -196,7 +196,7 @@ class Account:
         self.counts.update(other.counts)
 
     def lines(self) -> Iterable[str]:
-        states = dict.fromkeys([*map(str, State), *map(str, GroupState)])
+        states = dict.fromkeys([*map(str, ClassicGroupState), *map(str, GroupState)])
         yield f"{self.runs} runs, {self.simulated_ms / 3_600_000:.1f} simulated hours, {self.events} events"
         yield "requests by group state:"
         yield "  " + " ".join(["request".ljust(22), *(state.rjust(20) for state in states)])
@@ -222,7 +222,7 @@ class Exercised(Observer):
             group_id, coordinator = link.wire.client.group_id, link.node.coordinator
             shard = coordinator.shards.get(coordinator.partition_of(group_id))
             group = shard.groups.get(group_id) if shard is not None else None
-            self._cells[name, str(group.state if group is not None else State.DEAD)] += 1
+            self._cells[name, str(group.state if group is not None else ClassicGroupState.DEAD)] += 1
 
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is RebalanceStarted:
@@ -296,7 +296,7 @@ class Converged:
     def _missing_in(self, group_id: str, consumers: list[ConsumerProcess]) -> str:
         world = self._world
         group = world.any_group(group_id)
-        if group is None or str(group.state) != State.STABLE:
+        if group is None or str(group.state) != ClassicGroupState.STABLE:
             return f"group {group_id} is {group.state if group else 'not there'}"
         settings = world.machine.settings
         limit = settings.group_consumer_max_size if isinstance(group, ConsumerGroup) else settings.group_max_size

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from coterie.coordinator.classic import Group, State
+from coterie.coordinator.classic import ClassicGroupState, Group
 from coterie.coordinator.consumer import GroupState
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
@@ -255,13 +255,13 @@ class Story:
 
     def settle(self, assignments: Mapping[str, bytes] | None = None) -> None:
         """Have all members do what a client would, until the group is Stable."""
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is ClassicGroupState.PREPARING_REBALANCE:
             for actor in self._members_here():
                 if self.group.members[actor.member_id].parked_join is None:
                     actor.joins()
-        while self.state is State.PREPARING_REBALANCE:
+        while self.state is ClassicGroupState.PREPARING_REBALANCE:
             self.advance(ms=self.world.settings.group_initial_rebalance_delay_ms or 1)
-        self.check(self.state is State.COMPLETING_REBALANCE, "the join phase to end")
+        self.check(self.state is ClassicGroupState.COMPLETING_REBALANCE, "the join phase to end")
         here = self._members_here()
         given = assignments or {actor.name: actor.name.encode() for actor in here}
         for actor in sorted(here, key=lambda one: one.member_id == self.group.leader_id):
@@ -321,7 +321,7 @@ class Story:
         return self.world.group(self.group_id) or Group(self.group_id, self.world.settings)
 
     @property
-    def state(self) -> State | GroupState:
+    def state(self) -> ClassicGroupState | GroupState:
         consumer_group = self.world.consumer_group(self.group_id)
         return self.group.state if consumer_group is None else consumer_group.state
 
@@ -341,7 +341,7 @@ class Story:
     def expect(
         self,
         *,
-        state: State | str | None = None,
+        state: ClassicGroupState | str | None = None,
         members: Sequence[str] | None = None,
         generation: int | None = None,
         leader: str | None = None,

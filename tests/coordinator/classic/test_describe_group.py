@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import DescribedGroup, DescribeGroup, ListedGroup, ListGroups
 from coterie.stories import Story
@@ -70,4 +70,4 @@ def test_lists_are_filtered_without_regard_to_case(group: Story) -> None:
     assert rows("assignment_error") == []
     assert len(rows(types=("Classic",))) == 2
     assert rows(types=("consumer",)) == []
-    group.expect(state=State.STABLE)
+    group.expect(state=ClassicGroupState.STABLE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.stories import Story
 
 
@@ -34,10 +34,10 @@ def test_an_old_generation_is_illegal_in_every_state(group: Story) -> None:
     a, b = group.stable("a", "b")
     a.beats(gen=0, expect="ILLEGAL_GENERATION")
     a.joins()
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     b.beats(gen=0, expect="ILLEGAL_GENERATION")
     b.joins()
-    group.expect(state=State.COMPLETING_REBALANCE)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE)
     b.beats(gen=1, expect="ILLEGAL_GENERATION")
 
 
@@ -53,16 +53,18 @@ def test_a_member_hears_of_a_rebalance_by_its_heartbeat(group: Story) -> None:
     b.beats(expect="REBALANCE_IN_PROGRESS")
     b.joins()
     b.beats(expect="ok")
-    group.expect(state=State.COMPLETING_REBALANCE)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE)
 
 
-@pytest.mark.parametrize("state", [State.STABLE, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
-def test_an_answered_heartbeat_starts_the_session_anew(group: Story, state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE]
+)
+def test_an_answered_heartbeat_starts_the_session_anew(group: Story, state: ClassicGroupState) -> None:
     """Rule 14: answered NONE or REBALANCE_IN_PROGRESS."""
     a, b = group.stable("a", "b", session=10_000)
-    if state is not State.STABLE:
+    if state is not ClassicGroupState.STABLE:
         a.joins()
-    if state is State.COMPLETING_REBALANCE:
+    if state is ClassicGroupState.COMPLETING_REBALANCE:
         b.joins()
     group.expect(state=state)
     group.advance(ms=5_000)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.coordinator.classic.fenced_facts import MOST_REFUSED
 from coterie.errors import ErrorCode
 from coterie.facts import (
@@ -44,7 +44,7 @@ def test_both_ends_of_the_session_bounds_are_allowed(group: Story, session_ms: i
 def test_a_refused_session_timeout_creates_no_group(group: Story) -> None:
     """Section 2, order of checks: the bounds come before the group is even looked for."""
     group.member("a").joins(session=1, id="nobody", expect="INVALID_SESSION_TIMEOUT")
-    group.expect(state=State.DEAD)
+    group.expect(state=ClassicGroupState.DEAD)
 
 
 def test_the_empty_group_id_is_refused_before_anything_else() -> None:
@@ -62,7 +62,7 @@ def test_a_full_stable_group_takes_nobody_new() -> None:
     story.stable("a", "b")
     story.member("c").joins(expect="GROUP_MAX_SIZE_REACHED")
     assert story.actors["c"].answer.member_id == ""
-    story.expect(state=State.STABLE, members=["a", "b"])
+    story.expect(state=ClassicGroupState.STABLE, members=["a", "b"])
     story.emitted(MemberTurnedAway)
 
 
@@ -71,7 +71,7 @@ def test_a_full_completing_group_takes_nobody_new() -> None:
     story = Story(group_max_size=1, group_initial_rebalance_delay_ms=0)
     story.member("a").enters()
     story.advance(ms=0)
-    story.expect(state=State.COMPLETING_REBALANCE)
+    story.expect(state=ClassicGroupState.COMPLETING_REBALANCE)
     story.member("b").joins(old=True, expect="GROUP_MAX_SIZE_REACHED")
 
 
@@ -90,10 +90,10 @@ def test_while_a_rebalance_prepares_the_last_to_rejoin_are_dropped() -> None:
     a.joins(protocols=("range", "sticky"), expect=PARKED)
     story.member("c").joins(old=True, expect=PARKED)
     b.joins(expect="GROUP_MAX_SIZE_REACHED")
-    story.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    story.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"])
     assert sorted(m.client_id for m in story.group.members.values()) == ["a", "c"]
     a.joins()  # completion is only looked at again with the next event
-    story.expect(state=State.COMPLETING_REBALANCE, generation=2)
+    story.expect(state=ClassicGroupState.COMPLETING_REBALANCE, generation=2)
 
 
 def test_whoever_is_parked_may_send_its_join_again_in_a_full_group() -> None:
@@ -101,7 +101,7 @@ def test_whoever_is_parked_may_send_its_join_again_in_a_full_group() -> None:
     story = Story(group_max_size=1)
     a = story.member("a").enters()
     a.joins(expect=PARKED)
-    story.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    story.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"])
 
 
 def test_pending_ids_do_not_count_so_more_are_given_out_than_there_is_room() -> None:
@@ -123,7 +123,7 @@ def test_an_empty_group_wants_a_type_and_a_list_without_repetition(
 ) -> None:
     """Rule 2: and a refused first join still leaves the Empty group behind."""
     group.member("a").joins(type=kind, protocols=protocols, expect="INCONSISTENT_GROUP_PROTOCOL")
-    group.expect(state=State.EMPTY, generation=0)
+    group.expect(state=ClassicGroupState.EMPTY, generation=0)
     group.emitted(GroupCreated, simple=False)
 
 
@@ -141,7 +141,7 @@ def test_a_lone_member_cannot_switch_to_a_disjoint_list(group: Story) -> None:
     (a,) = group.stable("a", protocols=("range",))
     a.joins(protocols=("sticky",), expect="INCONSISTENT_GROUP_PROTOCOL")
     a.joins(protocols=("sticky", "range"))
-    group.expect(state=State.COMPLETING_REBALANCE, generation=2)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, generation=2)
 
 
 # --- ids (rule 3) -----------------------------------------------------------------------------------------------------
@@ -152,10 +152,10 @@ def test_a_dynamic_newcomer_is_given_its_id_and_has_to_come_back_with_it(group: 
     a = group.member("a").joins(expect="MEMBER_ID_REQUIRED")
     assert a.member_id == "a-1"
     group.emitted(MemberIdGiven, member_id="a")
-    group.expect(state=State.EMPTY)
+    group.expect(state=ClassicGroupState.EMPTY)
     a.joins(expect=PARKED)
     group.emitted(MemberJoined, member_id="a")
-    group.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"])
 
 
 def test_old_clients_and_static_members_join_at_once(group: Story) -> None:
@@ -169,7 +169,7 @@ def test_an_id_nobody_was_given_is_never_adopted(group: Story) -> None:
     """Rule 3, and section 2: an absent group is not created for it."""
     stranger = group.member("x")
     stranger.joins(id="made-up", expect="UNKNOWN_MEMBER_ID")
-    group.expect(state=State.DEAD)
+    group.expect(state=ClassicGroupState.DEAD)
     group.stable("a")
     stranger.joins(id="made-up", expect="UNKNOWN_MEMBER_ID")
 
@@ -188,9 +188,9 @@ def test_a_pending_id_is_added_in_any_state(group: Story) -> None:
     """Rule 3: its rejoin starts the rebalance that its id alone did not."""
     group.stable("a")
     b = group.member("b").joins()
-    group.expect(state=State.STABLE)
+    group.expect(state=ClassicGroupState.STABLE)
     b.joins(reason="scaling out", expect=PARKED)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     assert group.rebalances[-1].cause is Cause.NEW_MEMBER
     assert group.rebalances[-1].culprit == b.member_id
     assert group.rebalances[-1].reason == "scaling out"
@@ -215,14 +215,14 @@ def test_an_unchanged_rejoin_of_a_follower_repeats_its_answer_and_changes_nothin
     follower.joins(session=60_000, expect="follows gen 1")
     assert member.deadline_ms == deadline_ms
     assert member.session_timeout_ms == 10_000
-    group.expect(state=State.STABLE, generation=1)
+    group.expect(state=ClassicGroupState.STABLE, generation=1)
 
 
 def test_a_rejoin_of_the_leader_starts_a_rebalance_even_if_nothing_changed(group: Story) -> None:
     """Section 2: its way to say that topics have changed."""
     a, _ = group.stable("a", "b")
     a.joins(reason="cached metadata has changed", expect=PARKED)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     assert group.rebalances[-1].cause is Cause.LEADER_REJOINED
     assert group.rebalances[-1].reason == "cached metadata has changed"
 
@@ -233,7 +233,7 @@ def test_in_completing_the_current_answer_is_repeated_to_the_leader_with_members
     quick.advance(ms=0)
     a.joins(expect="leads gen 1")
     assert [m.member_id for m in a.answer.members] == [a.member_id]
-    quick.expect(state=State.COMPLETING_REBALANCE, generation=1)
+    quick.expect(state=ClassicGroupState.COMPLETING_REBALANCE, generation=1)
 
 
 @pytest.mark.parametrize("change", ["names", "bytes", "order"])
@@ -248,7 +248,7 @@ def test_protocols_are_the_same_only_in_names_bytes_and_order(group: Story, chan
     a, b = group.stable("a", "b", protocols=first, type="custom")
     follower = b if group.group.leader_id == a.member_id else a
     follower.joins(protocols=changed, expect=PARKED)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     assert group.rebalances[-1].cause is Cause.PROTOCOLS_CHANGED
 
 
@@ -273,7 +273,7 @@ def test_a_static_member_comes_back_to_a_stable_group_without_a_rebalance(group:
     old_id = c.member_id
     c.joins(id="", expect="follows gen 2")
     assert c.member_id != old_id
-    group.expect(state=State.STABLE, generation=2)
+    group.expect(state=ClassicGroupState.STABLE, generation=2)
     group.emitted(MemberReplaced, member_id="c", old_member_id=old_id)
     c.syncs(expect=b"c".hex())
     c.beats(id=old_id, expect="FENCED_INSTANCE_ID")
@@ -368,7 +368,7 @@ def test_changed_metadata_of_a_returning_static_member_starts_no_rebalance(group
     """Rule 19: only the name of the selected protocol counts; the new bytes show in Describe."""
     (a,) = group.stable("a", instance="i")
     a.joins(id="", topics=("t", "u"), expect="leads gen 1 skip")
-    group.expect(state=State.STABLE, generation=1)
+    group.expect(state=ClassicGroupState.STABLE, generation=1)
     member = group.group.members[a.member_id]
     assert b"u" in member.metadata("range")
     assert member.assignment == b"a"
@@ -378,7 +378,7 @@ def test_a_returning_static_member_that_changes_the_vote_starts_a_rebalance(grou
     """Rule 19."""
     (a,) = group.stable("a", instance="i", protocols=("range", "sticky"))
     a.joins(id="", protocols=("sticky", "range"))
-    group.expect(state=State.COMPLETING_REBALANCE, generation=2)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, generation=2)
     assert group.rebalances[-1].cause is Cause.STATIC_MEMBER_CHANGED_VOTE
 
 
@@ -391,7 +391,7 @@ def test_a_static_member_that_comes_back_while_completing_starts_a_rebalance(gro
     follower.syncs(expect=PARKED)
     follower.joins(id="")
     assert group.steps[-1].hears == "FENCED_INSTANCE_ID"  # its sync; the new join is parked
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     assert group.rebalances[-1].cause is Cause.STATIC_MEMBER_REPLACED
 
 
@@ -402,7 +402,7 @@ def test_a_static_member_that_comes_back_while_preparing_is_parked_like_any_join
     a.joins(id="", expect="FENCED_INSTANCE_ID")
     assert group.group.leader_id != old_id
     group.advance(ms=6_000)
-    group.expect(state=State.COMPLETING_REBALANCE, leader="a")
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, leader="a")
 
 
 def test_the_first_session_of_a_returning_static_member_has_the_old_timeout(group: Story) -> None:
@@ -415,7 +415,7 @@ def test_the_first_session_of_a_returning_static_member_has_the_old_timeout(grou
     a.beats()
     assert member.deadline_ms == now_ms + 6_000
     group.advance(ms=6_000)
-    group.expect(state=State.EMPTY, members=[])
+    group.expect(state=ClassicGroupState.EMPTY, members=[])
 
 
 def test_a_failed_write_gives_a_static_member_its_old_id_back(group: Story) -> None:
@@ -443,7 +443,7 @@ def test_a_rebalance_that_begins_while_a_static_id_is_written_takes_the_join_alo
     assert group.steps[-1].hears == "follows gen 2, a: leads gen 2"
     group.end_writes()
     assert group.steps[-1].hears == PARKED
-    group.expect(state=State.COMPLETING_REBALANCE, generation=2)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, generation=2)
 
 
 # --- the record of a group's birth (section 10) -----------------------------------------------------------------------
@@ -464,7 +464,7 @@ def test_a_group_whose_birth_cannot_be_written_never_was(group: Story) -> None:
     group.member("a").joins(old=True, expect=PARKED)
     group.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
     assert group.steps[-1].hears == "a: NOT_COORDINATOR"
-    group.expect(state=State.DEAD)
+    group.expect(state=ClassicGroupState.DEAD)
     group.emitted(GroupDied)
     assert len(group.world.timers) == 1  # the shard's own
 
@@ -476,4 +476,4 @@ def test_the_birth_record_does_not_matter_once_there_is_a_generation(quick: Stor
     quick.advance(ms=0)
     a.beats(gen=1, expect="ok")
     quick.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
-    quick.expect(state=State.COMPLETING_REBALANCE, members=["a"])
+    quick.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.errors import ErrorCode
 from coterie.facts import (
     Cause,
@@ -27,7 +27,7 @@ def test_the_phase_ends_when_everybody_has_joined(group: Story) -> None:
     """Rule 4."""
     a, b = group.stable("a", "b")
     a.joins(expect=PARKED)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     b.joins(expect="follows gen 2")
     assert "a: leads gen 2" in group.steps[-1].hears
 
@@ -38,9 +38,9 @@ def test_the_deadline_is_the_largest_rebalance_timeout_fixed_at_the_start(group:
     a.joins(rebalance=30_000)
     group.member("c").joins(old=True, rebalance=900_000)
     group.advance(ms=29_999)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     group.advance(ms=1)
-    group.expect(state=State.COMPLETING_REBALANCE, members=["a", "c"])
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a", "c"])
     group.emitted(MemberMissedJoin, member_id="b")
     assert group.rebalances[-1].dropped == {b.member_id: "did not join in time"}
     assert group.rebalances[-1].waits_for == [b.member_id]
@@ -52,9 +52,9 @@ def test_a_pending_id_keeps_the_phase_open_but_not_past_the_deadline(group: Stor
     group.member("c").joins(session=60_000, expect="MEMBER_ID_REQUIRED")
     a.joins()
     b.joins(expect=PARKED)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     group.advance(ms=5_000)
-    group.expect(state=State.COMPLETING_REBALANCE, members=["a", "b"])
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a", "b"])
 
 
 def test_a_new_group_waits_for_others_even_if_all_have_joined() -> None:
@@ -88,7 +88,7 @@ def test_a_known_member_that_joins_again_is_not_new(group: Story) -> None:
     group.advance(ms=1_000)
     a.joins()
     group.advance(ms=2_000)
-    group.expect(state=State.COMPLETING_REBALANCE)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE)
 
 
 def test_pending_ids_do_not_hold_the_initial_delay_open(group: Story) -> None:
@@ -96,18 +96,18 @@ def test_pending_ids_do_not_hold_the_initial_delay_open(group: Story) -> None:
     group.member("a").enters()
     group.member("b").joins(expect="MEMBER_ID_REQUIRED")
     group.advance(ms=3_000)
-    group.expect(state=State.COMPLETING_REBALANCE)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE)
 
 
 def test_no_leave_ends_the_initial_delay_not_even_of_the_last_member(group: Story) -> None:
     """Rules 5, 10."""
     a = group.member("a").enters()
     a.leaves()
-    group.expect(state=State.PREPARING_REBALANCE, members=[])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=[])
     group.advance(ms=2_999)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     group.advance(ms=1)
-    group.expect(state=State.EMPTY, generation=1)
+    group.expect(state=ClassicGroupState.EMPTY, generation=1)
 
 
 def test_nobody_left_means_empty_and_a_new_generation_written_down(group: Story) -> None:
@@ -115,7 +115,7 @@ def test_nobody_left_means_empty_and_a_new_generation_written_down(group: Story)
     (a,) = group.stable("a")
     group.advance(ms=10)
     a.leaves()
-    group.expect(state=State.EMPTY, generation=2)
+    group.expect(state=ClassicGroupState.EMPTY, generation=2)
     group.emitted(GroupEmptied, generation_id=2)
     record = read_record(group.world.log[-1].key, group.world.log[-1].value)
     assert record == GroupRecord("g", StoredGroup("consumer", 2, None, None, group.world.now_ms, ()))
@@ -129,7 +129,7 @@ def test_static_members_are_kept_though_they_did_not_rejoin(group: Story) -> Non
     group.settle()
     a.joins(reason="again")
     group.advance(ms=10_000)
-    group.expect(state=State.COMPLETING_REBALANCE, members=["a", "c"], generation=3)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a", "c"], generation=3)
     assert group.group.members[c.member_id].awaits_sync
     assert c.member_id not in group.emitted(JoinPhaseCompleted).joined_after_ms
     group.emitted(MemberMissedJoin, member_id="b")
@@ -142,10 +142,10 @@ def test_if_only_static_members_are_left_and_none_rejoined_the_phase_waits_again
     b = group.member("b").joins(session=6_000, rebalance=10_000, old=True)
     group.settle()
     group.advance(ms=6_000)  # b goes silent: a rebalance starts, and a does not come
-    group.expect(state=State.PREPARING_REBALANCE, members=["a"], generation=1)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"], generation=1)
     group.advance(ms=10_000)
     group.emitted(JoinPhaseStuck)
-    group.expect(state=State.PREPARING_REBALANCE, members=["a"], generation=1)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"], generation=1)
     a.joins(expect="leads gen 2")
     assert b.answer is not None
 
@@ -233,9 +233,9 @@ def test_a_leave_while_preparing_re_checks_the_phase(group: Story) -> None:
     a, b, c = group.stable("a", "b", "c")
     a.joins()
     c.joins()
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     b.leaves()
-    group.expect(state=State.COMPLETING_REBALANCE, members=["a", "c"])
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a", "c"])
 
 
 def test_an_expiry_while_preparing_re_checks_the_phase(group: Story) -> None:
@@ -243,7 +243,7 @@ def test_an_expiry_while_preparing_re_checks_the_phase(group: Story) -> None:
     a, b = group.stable("a", "b", session=6_000, rebalance=60_000)
     a.joins()
     group.advance(ms=6_000)
-    group.expect(state=State.COMPLETING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a"])
     assert group.rebalances[-1].cause is Cause.LEADER_REJOINED
     assert group.rebalances[-1].dropped == {b.member_id: "session expired"}
 
@@ -256,7 +256,7 @@ def test_a_leaving_member_has_its_parked_join_answered_first(group: Story) -> No
     admin.leaves(id=a.member_id)
     assert "a: UNKNOWN_MEMBER_ID" in group.steps[-1].hears
     assert a.answer.member_id == ""
-    group.expect(state=State.PREPARING_REBALANCE, members=["b"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["b"])
     assert b.member_id == group.group.leader_id
 
 
@@ -268,9 +268,9 @@ def test_a_failed_write_of_emptiness_is_told_and_otherwise_harmless(group: Story
     group.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
     assert group.steps[-1].hears == "a: NOT_COORDINATOR"
     group.emitted(WriteFailed)
-    group.expect(state=State.EMPTY)
+    group.expect(state=ClassicGroupState.EMPTY)
     group.crash()
-    group.expect(state=State.STABLE, generation=1)
+    group.expect(state=ClassicGroupState.STABLE, generation=1)
 
 
 def test_a_phase_lists_who_joined_again_and_what_each_still_owned(group: Story) -> None:

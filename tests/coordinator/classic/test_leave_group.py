@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, MemberLeft
 from coterie.protocol.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
@@ -21,7 +21,7 @@ def test_a_leave_starts_a_rebalance_that_names_the_member_and_its_reason(group: 
     """Rules 12 (causes), 16; KIP-800."""
     a, b = group.stable("a", "b")
     b.leaves(reason="the consumer is being closed", expect="ok")
-    group.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"])
     last = group.rebalances[-1]
     assert (last.cause, last.culprit, last.reason) == (
         Cause.MEMBER_LEFT,
@@ -65,7 +65,7 @@ def test_a_static_member_goes_by_its_instance_alone_or_by_its_id_alone(group: St
     group.settle()
     answer = leave(group, LeavingMember("", "i", "admin says so"), LeavingMember(b.member_id))
     assert [one.error for one in answer.members] == [ErrorCode.NONE, ErrorCode.NONE]
-    group.expect(state=State.EMPTY, members=[])
+    group.expect(state=ClassicGroupState.EMPTY, members=[])
 
 
 def test_instance_and_id_of_a_leave_must_belong_together(group: Story) -> None:
@@ -77,14 +77,14 @@ def test_instance_and_id_of_a_leave_must_belong_together(group: Story) -> None:
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,
     ]
-    group.expect(state=State.STABLE)
+    group.expect(state=ClassicGroupState.STABLE)
 
 
 def test_a_static_member_that_falls_silent_goes_by_its_session(group: Story) -> None:
     """Rule 17: it does not leave by itself when it closes."""
     group.stable("a", instance="i", session=10_000)
     group.advance(ms=10_000)
-    group.expect(members=[], state=State.EMPTY)
+    group.expect(members=[], state=ClassicGroupState.EMPTY)
 
 
 def test_an_empty_list_and_an_absent_group(group: Story) -> None:
@@ -93,7 +93,7 @@ def test_an_empty_list_and_an_absent_group(group: Story) -> None:
     absent = leave(group, LeavingMember("nobody"))
     assert absent.error is ErrorCode.NONE
     assert absent.members == [LeftMember("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID)]
-    group.expect(state=State.DEAD)
+    group.expect(state=ClassicGroupState.DEAD)
     empty_id = Story(group_id="")
     assert leave(empty_id, LeavingMember("a")).error is ErrorCode.INVALID_GROUP_ID
 
@@ -103,13 +103,13 @@ def test_the_leave_of_a_pending_id_starts_a_rebalance_in_stable(group: Story) ->
     (a,) = group.stable("a")
     b = group.member("b").joins()
     b.leaves(expect="ok")
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     assert group.rebalances[-1].cause is Cause.PENDING_MEMBER_LEFT
     c = group.member("c").joins()
     a.joins()
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     c.leaves()
-    group.expect(state=State.COMPLETING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a"])
 
 
 def test_the_last_to_leave_is_told_when_the_log_has_it(group: Story) -> None:
@@ -118,11 +118,11 @@ def test_the_last_to_leave_is_told_when_the_log_has_it(group: Story) -> None:
     group.hold_writes()
     b.leaves(expect="ok")  # others are left: nothing is written
     a.leaves(expect="-")
-    group.expect(state=State.EMPTY)
+    group.expect(state=ClassicGroupState.EMPTY)
     group.end_writes()
     assert group.steps[-1].hears == "a: ok"
     group.crash()
-    group.expect(state=State.EMPTY, members=[])
+    group.expect(state=ClassicGroupState.EMPTY, members=[])
 
 
 def test_a_last_leave_that_is_never_written_is_not_acknowledged(group: Story) -> None:
@@ -131,4 +131,4 @@ def test_a_last_leave_that_is_never_written_is_not_acknowledged(group: Story) ->
     group.hold_writes()
     a.leaves(expect="-")
     group.crash()
-    group.expect(state=State.STABLE, members=["a"])
+    group.expect(state=ClassicGroupState.STABLE, members=["a"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.facts import Cause, GroupLoaded, GroupUnloaded, MemberExpired
 from coterie.stories import PARKED, Story
 
@@ -30,7 +30,7 @@ def test_parked_syncs_are_answered_too_and_the_half_written_rebalance_is_forgott
     a.syncs({"a": b"1"}, expect=PARKED)
     group.move_coordinator()
     assert sorted(group.heard) == ["a: NOT_COORDINATOR", "b: NOT_COORDINATOR"]
-    group.expect(state=State.EMPTY, generation=0, members=[])
+    group.expect(state=ClassicGroupState.EMPTY, generation=0, members=[])
 
 
 def test_a_group_that_was_preparing_is_stable_again_at_its_last_generation(group: Story) -> None:
@@ -39,7 +39,7 @@ def test_a_group_that_was_preparing_is_stable_again_at_its_last_generation(group
     group.member("c").joins(expect="MEMBER_ID_REQUIRED")
     a.joins()
     group.move_coordinator()
-    group.expect(state=State.STABLE, generation=1, members=["a", "b"], leader="a")
+    group.expect(state=ClassicGroupState.STABLE, generation=1, members=["a", "b"], leader="a")
     assert not group.group.pending
     group.emitted(GroupLoaded, state="Stable")
     b.beats(expect="ok")
@@ -68,7 +68,7 @@ def test_every_member_has_a_fresh_session_and_the_ledger_knows_who_never_came_ba
     group.advance(ms=9_999)
     a.beats(expect="ok")
     group.advance(ms=1)
-    group.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"])
     group.emitted(MemberExpired, member_id="b", never_heard=True)
     assert group.rebalances[-1].cause is Cause.COORDINATOR_MOVED
     assert group.rebalances[-1].culprit == b.member_id
@@ -80,7 +80,7 @@ def test_after_loading_the_first_unchanged_join_with_several_protocols_counts_as
     group.move_coordinator()
     follower = b if group.group.leader_id == a.member_id else a
     follower.joins(expect=PARKED)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     assert group.rebalances[-1].cause is Cause.COORDINATOR_MOVED
 
 
@@ -97,7 +97,7 @@ def test_a_group_over_the_limit_is_sent_into_a_rebalance_at_load(group: Story) -
     a, b = group.stable("a", "b")
     group.world.settings = Story(group_max_size=1).world.settings
     group.crash()
-    group.expect(state=State.PREPARING_REBALANCE, members=["a", "b"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a", "b"])
     assert group.rebalances[-1].cause is Cause.OVER_SIZE_AT_LOAD
     a.commits({"t:0": 1}, expect="ok")
     a.joins(expect=PARKED)
@@ -112,7 +112,7 @@ def test_an_empty_and_a_simple_group_come_back_as_they_were(group: Story, moves:
     a.leaves()
     for _ in range(moves):
         group.move_coordinator()
-    group.expect(state=State.EMPTY, generation=2)
+    group.expect(state=ClassicGroupState.EMPTY, generation=2)
     assert group.group.protocol_type == "consumer"
     a.fetches(expect="t:0=5")
 

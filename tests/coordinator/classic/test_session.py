@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.facts import Cause, MemberExpired, MemberIdExpired
 from coterie.stories import PARKED, Story
 
@@ -13,7 +13,7 @@ def test_a_silent_member_is_removed_and_the_ledger_names_it(group: Story) -> Non
     group.advance(ms=9_999)
     a.beats(expect="ok")
     group.advance(ms=1)
-    group.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"])
     group.emitted(MemberExpired, member_id="b", never_heard=False)
     a.beats(expect="REBALANCE_IN_PROGRESS")
     assert group.rebalances[-1].cause is Cause.SESSION_EXPIRED
@@ -26,7 +26,7 @@ def test_heartbeats_keep_a_member_for_as_long_as_they_come(group: Story) -> None
     for _ in range(50):
         group.advance(ms=9_999)
         a.beats(expect="ok")
-    group.expect(state=State.STABLE, generation=1)
+    group.expect(state=ClassicGroupState.STABLE, generation=1)
 
 
 def test_an_expiry_while_completing_starts_a_rebalance(group: Story) -> None:
@@ -34,11 +34,11 @@ def test_an_expiry_while_completing_starts_a_rebalance(group: Story) -> None:
     a = group.member("a").enters(session=6_000)
     b = group.member("b").enters(session=6_000)
     group.advance(ms=6_000)
-    group.expect(state=State.COMPLETING_REBALANCE)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE)
     group.advance(ms=5_000)
     a.beats()
     group.advance(ms=1_000)
-    group.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"])
     assert b.member_id not in group.group.members
 
 
@@ -49,9 +49,9 @@ def test_a_member_whose_join_is_parked_does_not_expire(group: Story) -> None:
     for _ in range(9):
         group.advance(ms=9_000)
         b.beats(expect="REBALANCE_IN_PROGRESS")
-    group.expect(state=State.PREPARING_REBALANCE, members=["a", "b"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a", "b"])
     b.joins()
-    group.expect(state=State.COMPLETING_REBALANCE, members=["a", "b"])
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a", "b"])
     group.advance(ms=10_000)  # from the answer on it can
     group.expect(members=[])
 
@@ -68,9 +68,9 @@ def test_a_member_whose_sync_is_parked_does_not_expire(group: Story) -> None:
         leader.beats()
     group.expect(members=["a", "b"])
     leader.syncs()
-    group.expect(state=State.STABLE)
+    group.expect(state=ClassicGroupState.STABLE)
     group.advance(ms=5_999)
-    group.expect(state=State.STABLE)  # the answer began a new session (rule 14)
+    group.expect(state=ClassicGroupState.STABLE)  # the answer began a new session (rule 14)
     group.advance(ms=1)
     group.expect(members=[])
 
@@ -80,13 +80,13 @@ def test_a_newcomers_join_is_parked_for_five_minutes_at_most(group: Story) -> No
     a, b = group.stable("a", "b", session=1_800_000, rebalance=1_800_000)
     group.member("c").joins(old=True, session=6_000, expect=PARKED)
     group.advance(ms=299_999)
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     group.advance(ms=1)
     assert group.steps[-1].hears == "c: UNKNOWN_MEMBER_ID"
     assert len(group.group.members) == 2
     a.joins()
     b.joins()
-    group.expect(state=State.COMPLETING_REBALANCE)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE)
 
 
 def test_an_id_nobody_came_back_with_lapses_after_its_session_timeout(group: Story) -> None:
@@ -97,7 +97,7 @@ def test_an_id_nobody_came_back_with_lapses_after_its_session_timeout(group: Sto
     assert group.group.pending
     group.advance(ms=1)
     group.emitted(MemberIdExpired, member_id="b")
-    group.expect(state=State.STABLE, generation=1)
+    group.expect(state=ClassicGroupState.STABLE, generation=1)
     b.joins(expect="UNKNOWN_MEMBER_ID")
 
 
@@ -107,7 +107,7 @@ def test_a_lapsed_id_re_checks_a_join_phase(group: Story) -> None:
     group.member("b").joins(session=6_000)
     a.joins(expect=PARKED)
     group.advance(ms=6_000)
-    group.expect(state=State.COMPLETING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, members=["a"])
 
 
 def test_a_commit_is_a_sign_of_life_but_a_sync_or_an_unchanged_join_in_stable_is_not(group: Story) -> None:
@@ -142,7 +142,7 @@ def test_a_member_whose_commit_waits_for_the_disk_does_not_expire() -> None:
     a.commits({"t:0": 1}, expect=PARKED)
     group.advance(ms=4_999)
     b.beats(expect="ok")
-    group.expect(state=State.STABLE, members=["a", "b"])
+    group.expect(state=ClassicGroupState.STABLE, members=["a", "b"])
     group.advance(ms=5_999)
     b.beats(expect="ok")
     group.end_writes()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import coterie.coordinator.classic
-from coterie.coordinator.classic import Group, State
-from coterie.coordinator.classic.states import NEXT, TABLES, Answer, Do, enter, resume
+from coterie.coordinator.classic import ClassicGroupState, Group
+from coterie.coordinator.classic.states import NEXT, TABLES, Answer, GroupAction, enter, resume
 from coterie.errors import ErrorCode, IllegalTransitionError
 from coterie.facts import GroupCreated, MemberReplaced, RebalanceStarted
 from coterie.protocol.messages import OffsetDelete
@@ -21,10 +21,10 @@ from coterie.settings.group_coordinator_settings import GroupCoordinatorSettings
 from coterie.stories import PARKED, Story
 
 
-def story_in(state: State, kind: str = "consumer") -> Story:
+def story_in(state: ClassicGroupState, kind: str = "consumer") -> Story:
     """Members lead, other and idle; the last two have not been heard of since the rebalance began."""
     story = Story(group_max_size=10)
-    if state is State.DEAD:
+    if state is ClassicGroupState.DEAD:
         for name in ("lead", "other", "idle"):
             story.member(name)
         return story
@@ -32,13 +32,13 @@ def story_in(state: State, kind: str = "consumer") -> Story:
     story.member("static").joins(instance="i", type=kind)
     story.settle()
     lead.commits({"t:0": 1, "old:0": 2})
-    if state is State.EMPTY:
+    if state is ClassicGroupState.EMPTY:
         for actor in (lead, other, idle, story.member("static")):
             actor.leaves()
             story.advance(ms=60_000)
-    elif state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE):
+    elif state in (ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE):
         lead.joins()
-    if state is State.COMPLETING_REBALANCE:
+    if state is ClassicGroupState.COMPLETING_REBALANCE:
         for actor in (other, idle, story.member("static")):
             actor.joins()
     story.expect(state=state)
@@ -91,7 +91,7 @@ def rebalances(story: Story) -> int:
 @pytest.mark.parametrize(
     ("request_name", "state"), [(name, state) for name, table in TABLES.items() for state in table]
 )
-def test_every_cell_does_what_the_table_says(request_name: str, state: State) -> None:
+def test_every_cell_does_what_the_table_says(request_name: str, state: ClassicGroupState) -> None:
     """Section 2, cell by cell."""
     what: Answer = TABLES[request_name][state]
     story = story_in(state)
@@ -102,38 +102,38 @@ def test_every_cell_does_what_the_table_says(request_name: str, state: State) ->
     if isinstance(what, ErrorCode):
         assert said == (what.name if what else "ok")
         assert (story.state, started, story.group.generation_id) == (state, 0, generation)
-    elif what is Do.START_REBALANCE:
+    elif what is GroupAction.START_REBALANCE:
         assert started == 1
-    elif what is Do.PARK:
-        assert (started, story.state) == (0, State.PREPARING_REBALANCE)
+    elif what is GroupAction.PARK:
+        assert (started, story.state) == (0, ClassicGroupState.PREPARING_REBALANCE)
         assert said == PARKED
-    elif what is Do.REPEAT:
+    elif what is GroupAction.REPEAT:
         assert (started, story.state) == (0, state)
         assert said.startswith(("follows gen", "leads gen")) or said == b"other".hex()
-    elif what is Do.COLLECT:
+    elif what is GroupAction.COLLECT:
         assert (said, story.state) == (PARKED, state)
-    elif what is Do.RECHECK:
-        assert (started, story.state) == (0, State.PREPARING_REBALANCE)  # idle has not come yet
+    elif what is GroupAction.RECHECK:
+        assert (started, story.state) == (0, ClassicGroupState.PREPARING_REBALANCE)  # idle has not come yet
         for name in ("idle", "static"):
             story.actors[name].joins()
-        assert story.state is State.COMPLETING_REBALANCE
-    elif what is Do.REPLACE:
+        assert story.state is ClassicGroupState.COMPLETING_REBALANCE
+    elif what is GroupAction.REPLACE:
         assert (started, story.state) == (0, state)
         story.emitted(MemberReplaced, member_id="static")
-    elif what in (Do.TAKE, Do.TAKE_IF_CONSUMER):
+    elif what in (GroupAction.TAKE, GroupAction.TAKE_IF_CONSUMER):
         assert said == "ok"
         assert started == 0
-    elif what is Do.CREATE:
+    elif what is GroupAction.CREATE:
         story.emitted(GroupCreated)
     else:
-        assert what is Do.NOTHING
+        assert what is GroupAction.NOTHING
         assert started == 0
 
 
 @pytest.mark.parametrize(
-    "state", [state for state, what in TABLES["OffsetDelete"].items() if what is Do.TAKE_IF_CONSUMER]
+    "state", [state for state, what in TABLES["OffsetDelete"].items() if what is GroupAction.TAKE_IF_CONSUMER]
 )
-def test_offset_delete_refuses_groups_of_another_type_that_have_members(state: State) -> None:
+def test_offset_delete_refuses_groups_of_another_type_that_have_members(state: ClassicGroupState) -> None:
     """Rule 24."""
     assert _offset_delete(story_in(state, kind="connect")) == "NON_EMPTY_GROUP"
 
@@ -141,13 +141,13 @@ def test_offset_delete_refuses_groups_of_another_type_that_have_members(state: S
 @pytest.mark.parametrize("name", list(TABLES))
 def test_every_table_answers_in_every_state(name: str) -> None:
     """Section 2: no empty cells, and a way to play each."""
-    assert set(TABLES[name]) == set(State)
+    assert set(TABLES[name]) == set(ClassicGroupState)
     assert name in ASK
 
 
-@pytest.mark.parametrize("state", list(State))
-@pytest.mark.parametrize("target", list(State))
-def test_a_group_moves_only_along_the_arrows(state: State, target: State) -> None:
+@pytest.mark.parametrize("state", list(ClassicGroupState))
+@pytest.mark.parametrize("target", list(ClassicGroupState))
+def test_a_group_moves_only_along_the_arrows(state: ClassicGroupState, target: ClassicGroupState) -> None:
     """NEXT: anything else is a defect of ours, and says so."""
     group = Group("g", GroupCoordinatorSettings())
     resume(group, state, 0)

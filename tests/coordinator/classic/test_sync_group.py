@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
 from coterie.protocol.messages import SyncGroup
@@ -17,7 +17,7 @@ from coterie.stories.story import Actor
 def completing(story: Story, *names: str, **options: Any) -> list[Actor]:
     """A group that has just been told its generation."""
     actors = [story.member(name).enters(**options) for name in names]
-    while story.state is not State.COMPLETING_REBALANCE:
+    while story.state is not ClassicGroupState.COMPLETING_REBALANCE:
         story.advance(ms=1_000)
     return actors
 
@@ -116,7 +116,7 @@ def test_a_failed_write_is_heard_by_all_and_starts_a_rebalance(group: Story) -> 
     a.syncs({"a": b"1", "b": b"2"})
     group.end_writes(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert group.steps[-1].hears == "a: COORDINATOR_NOT_AVAILABLE, b: COORDINATOR_NOT_AVAILABLE"
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     assert all(m.assignment == b"" for m in group.group.members.values())
     assert group.rebalances[-1].cause is Cause.WRITE_FAILED
     group.emitted(AssignmentFailed, error=ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -162,7 +162,7 @@ def test_state_and_generation_are_looked_at_again_when_the_write_ends(group: Sto
     assert "a: REBALANCE_IN_PROGRESS" in group.steps[-1].hears
     group.end_writes()
     assert group.steps[-1].hears == PARKED
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
     assert b.member_id in group.group.members
 
 
@@ -173,11 +173,11 @@ def test_a_write_of_an_older_generation_ends_unheard_even_if_the_group_is_comple
     a.syncs({"a": b"old", "b": b"old"})
     b.joins(topics=("t", "u"))
     a.joins()
-    group.expect(state=State.COMPLETING_REBALANCE, generation=2)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, generation=2)
     b.syncs(expect=PARKED)
     group.end_writes()
     assert group.steps[-1].hears == PARKED
-    group.expect(state=State.COMPLETING_REBALANCE, generation=2)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE, generation=2)
 
 
 # --- the sync timeout (rule 12) ---------------------------------------------------------------------------------------
@@ -187,15 +187,15 @@ def test_whoever_does_not_sync_in_time_is_removed_though_it_heartbeats(group: St
     """Rule 12, KAFKA-12890: also when the group is Stable by then."""
     a, b = completing(group, "a", "b", session=10_000, rebalance=15_000)
     a.syncs({"a": b"1", "b": b"2"})
-    group.expect(state=State.STABLE)
+    group.expect(state=ClassicGroupState.STABLE)
     group.advance(ms=9_000)
     a.beats(expect="ok")
     b.beats(expect="ok")
     b.commits({"t:0": 7}, expect="ok")
     group.advance(ms=5_999)
-    group.expect(state=State.STABLE, members=["a", "b"])
+    group.expect(state=ClassicGroupState.STABLE, members=["a", "b"])
     group.advance(ms=1)
-    group.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE, members=["a"])
     group.emitted(MemberMissedSync, member_id="b")
     assert group.rebalances[-1].cause is Cause.SYNC_TIMEOUT
     assert group.rebalances[-1].culprit == b.member_id
@@ -210,14 +210,14 @@ def test_the_sync_timeout_also_hits_static_members_and_a_completing_group(group:
     group.advance(ms=10_000)
     assert "b: REBALANCE_IN_PROGRESS" in group.steps[-1].hears
     assert a.member_id not in group.group.members
-    group.expect(state=State.PREPARING_REBALANCE)
+    group.expect(state=ClassicGroupState.PREPARING_REBALANCE)
 
 
 def test_once_everybody_has_synced_the_timeout_does_nothing(group: Story) -> None:
     """Rule 12."""
     group.stable("a", "b", session=900_000, rebalance=10_000)
     group.advance(ms=10_000)
-    group.expect(state=State.STABLE, generation=1)
+    group.expect(state=ClassicGroupState.STABLE, generation=1)
 
 
 # --- a rebalance from Completing (rule 13) ----------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.consumer.group_world import GROUP, ClassicMember, ConsumerMember, GroupWorld, classic_pair, mixed_pair
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.coordinator.classic.member_bytes import count_held
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, RebalanceStarted
@@ -36,7 +36,7 @@ def test_the_group_is_classic_again_when_the_last_consumer_member_is_gone(goes: 
     epoch = world.group.group_epoch
     goes(world, z)  # type: ignore[operator]
     group = world.classic_group
-    assert (group.state, group.generation_id) == (State.PREPARING_REBALANCE, epoch)
+    assert (group.state, group.generation_id) == (ClassicGroupState.PREPARING_REBALANCE, epoch)
     assert dict(read_assignment(group.members["a"].assignment).partitions) == {"t": [0, 1]}
     a.beats("REBALANCE_IN_PROGRESS").joins()
     a.syncs({"t": [0, 1, 2, 3]}, give={a: {"t": [0, 1, 2, 3]}})
@@ -50,7 +50,7 @@ def test_a_consumer_member_that_does_not_give_up_in_time_may_be_the_last() -> No
     world.classic("a").joins().syncs()
     z.beats()
     world.world.advance(2_000)
-    assert world.classic_group.state is State.PREPARING_REBALANCE
+    assert world.classic_group.state is ClassicGroupState.PREPARING_REBALANCE
     causes = [fact.cause for fact in world.world.facts if isinstance(fact, RebalanceStarted)]
     assert causes[-1] is Cause.REVOCATION_TIMEOUT
 
@@ -112,7 +112,7 @@ def test_a_static_replacement_that_changes_nothing_leaves_the_group_stable() -> 
     epoch = world.group.group_epoch
     a = world.classic("a", "i").joins(id="")
     group = world.classic_group
-    assert (group.state, group.generation_id, a.generation) == (State.STABLE, epoch, epoch)
+    assert (group.state, group.generation_id, a.generation) == (ClassicGroupState.STABLE, epoch, epoch)
     a.syncs({"t": [0, 1, 2, 3]}).beats()
     assert a.commits() == "NONE"
 
@@ -123,7 +123,10 @@ def test_a_static_replacement_with_other_topics_is_followed_by_a_rebalance() -> 
     world.member("z", "i").joins("t", assignor="range")
     epoch = world.group.group_epoch
     a = world.classic("a", "i").joins("u", id="")
-    assert (world.classic_group.state, world.classic_group.generation_id) == (State.PREPARING_REBALANCE, epoch)
+    assert (world.classic_group.state, world.classic_group.generation_id) == (
+        ClassicGroupState.PREPARING_REBALANCE,
+        epoch,
+    )
     assert a.generation == 0
     a.beats("ILLEGAL_GENERATION").joins("u")
 
@@ -147,7 +150,7 @@ def test_a_downgrade_survives_a_crash_when_it_is_durable() -> None:
     z.leaves()
     world.world.crash()
     assert world.world.consumer_group(GROUP) is None
-    assert (world.classic_group.state, set(world.classic_group.members)) == (State.STABLE, {"a"})
+    assert (world.classic_group.state, set(world.classic_group.members)) == (ClassicGroupState.STABLE, {"a"})
     a.beats().syncs({"t": [0, 1]})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.consumer.group_world import GROUP, GroupWorld, classic_pair
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.coordinator.classic.member_bytes import count_held
 from coterie.errors import ErrorCode
 from coterie.facts import GroupDied
@@ -62,7 +62,7 @@ def test_parked_joins_and_syncs_are_answered_when_the_group_is_upgraded() -> Non
     world = GroupWorld(t=4)
     a, b = classic_pair(world)
     a.joins("t", "u", expect=None)
-    assert world.classic_group.state is State.PREPARING_REBALANCE
+    assert world.classic_group.state is ClassicGroupState.PREPARING_REBALANCE
     world.member("z").joins("t")
     a.hears("REBALANCE_IN_PROGRESS")
 
@@ -70,7 +70,7 @@ def test_parked_joins_and_syncs_are_answered_when_the_group_is_upgraded() -> Non
     a, b = classic_pair(world)
     a.joins("t", "u", expect=None)
     b.joins()
-    assert world.classic_group.state is State.COMPLETING_REBALANCE
+    assert world.classic_group.state is ClassicGroupState.COMPLETING_REBALANCE
     b.syncs()
     world.member("z").joins("t")
     b.hears("REBALANCE_IN_PROGRESS")
@@ -207,7 +207,7 @@ def test_an_upgrade_that_cannot_be_written_leaves_the_classic_group(state: str) 
         world.world.advance(29_999)
         assert set(world.classic_group.members) == {a.id, b.id}
     else:
-        assert world.classic_group.state is State.PREPARING_REBALANCE
+        assert world.classic_group.state is ClassicGroupState.PREPARING_REBALANCE
         a.joins("t", "u", expect=None)
         b.joins("t", "u")
         a.hears()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.errors import ErrorCode
 from coterie.facts import GroupCreated, GroupDied, OffsetsStored, WriteFailed
 from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetsCommitted, TransactionMarker
@@ -36,7 +36,7 @@ def test_a_commit_is_answered_when_it_is_durable_and_visible_only_then() -> None
 def test_a_commit_without_membership_creates_a_simple_group(group: Story) -> None:
     """Rule 21: whatever the ids, as long as the generation is negative."""
     group.member("a").commits({"t:0": 5}, gen=-1, id="whoever", instance="whatever", expect="ok")
-    group.expect(state=State.EMPTY, generation=0)
+    group.expect(state=ClassicGroupState.EMPTY, generation=0)
     assert group.group.protocol_type is None
     group.emitted(GroupCreated, simple=True)
     group.emitted(OffsetsStored)
@@ -45,7 +45,7 @@ def test_a_commit_without_membership_creates_a_simple_group(group: Story) -> Non
 def test_a_commit_of_which_nothing_is_taken_creates_no_group(group: Story) -> None:
     """Rule 21: seen on Kafka 4.3.1; there is nothing to write down."""
     group.member("a").commits({"t:0": 5}, gen=-1, metadata="x" * 5_000, expect="OFFSET_METADATA_TOO_LARGE")
-    group.expect(state=State.DEAD)
+    group.expect(state=ClassicGroupState.DEAD)
 
 
 def test_an_absent_group_refuses_a_generation(group: Story) -> None:
@@ -54,14 +54,14 @@ def test_an_absent_group_refuses_a_generation(group: Story) -> None:
     a.commits({"t:0": 1}, gen=0, expect="GROUP_ID_NOT_FOUND")
     a.commits({"t:0": 1}, gen=0, v8=True, expect="ILLEGAL_GENERATION")
     a.commits({"t:0": 1}, gen=0, producer=1, expect="ILLEGAL_GENERATION")
-    group.expect(state=State.DEAD)
+    group.expect(state=ClassicGroupState.DEAD)
 
 
 def test_an_empty_group_takes_what_has_no_generation_and_nothing_else(group: Story) -> None:
     """Rule 21."""
     (a,) = group.stable("a")
     a.leaves()
-    group.expect(state=State.EMPTY)
+    group.expect(state=ClassicGroupState.EMPTY)
     a.commits({"t:0": 1}, gen=-1, expect="ok")
     a.commits({"t:0": 1}, gen=2, expect="UNKNOWN_MEMBER_ID")
 
@@ -99,7 +99,7 @@ def test_what_nobody_knows_is_refused_before_the_group_is_asked(group: Story) ->
     unknown = CommitPartition("ghost", 0, 1, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     answer = commit(group, [unknown], generation_id=7)
     assert answer.errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    group.expect(state=State.DEAD)
+    group.expect(state=ClassicGroupState.DEAD)
     answer = commit(group, [unknown, CommitPartition("t", 0, 1)], generation_id=7)
     assert answer.errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND]
     answer = commit(group, [unknown, CommitPartition("t", 0, 1)])
@@ -160,7 +160,7 @@ def test_a_failed_write_changes_nothing_and_a_group_it_would_have_made_never_was
     a = group.member("a").commits({"t:0": 1}, gen=-1, expect=PARKED)
     group.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
     assert group.steps[-1].hears == "a: NOT_COORDINATOR"
-    group.expect(state=State.DEAD)
+    group.expect(state=ClassicGroupState.DEAD)
     group.emitted(WriteFailed)
     group.emitted(GroupDied)
     a.commits({"t:0": 1}, gen=-1)
@@ -242,7 +242,7 @@ def test_a_transactional_commit_is_taken_in_completing_and_without_ids_in_any_st
     a.joins()
     a.commits({"t:0": 1}, gen=-1, id="", producer=7, expect="ok")
     b.joins()
-    group.expect(state=State.COMPLETING_REBALANCE)
+    group.expect(state=ClassicGroupState.COMPLETING_REBALANCE)
     a.commits({"t:0": 2}, producer=7, expect="ok")
     a.commits({"t:0": 2}, gen=-1, id="", producer=7, expect="ok")
 

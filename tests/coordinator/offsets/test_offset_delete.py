@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.errors import ErrorCode
 from coterie.facts import OffsetsDeletedFact, WriteFailed
 from coterie.protocol.messages import OffsetDelete, OffsetsDeleted, Protocol, TopicsDeleted
@@ -32,7 +32,7 @@ def test_the_last_offset_may_go_and_the_group_stays(group: Story) -> None:
     a = group.member("a").commits({"t:0": 5}, gen=-1)
     answer = delete(group, ("t", [0, 1]))
     assert [one.error for one in answer.partitions] == [ErrorCode.NONE, ErrorCode.NONE]
-    group.expect(state=State.EMPTY)
+    group.expect(state=ClassicGroupState.EMPTY)
     a.fetches(expect="nothing")
     group.emitted(OffsetsDeletedFact, partitions=[("t", 0)])
     assert group.world.log[-1].value is None
@@ -102,4 +102,4 @@ def test_a_deleted_topic_takes_its_offsets_along_but_not_the_group(group: Story)
     a.fetches(expect="u:0=6")
     group.world.send(TopicsDeleted(frozenset({"u"})))
     a.fetches(expect="nothing")
-    group.expect(state=State.EMPTY)
+    group.expect(state=ClassicGroupState.EMPTY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.facts import GroupDied, OffsetsExpired
 from coterie.stories import Story
 
@@ -27,7 +27,7 @@ def test_a_simple_group_keeps_each_offset_from_its_commit_on(story: Story) -> No
     a.fetches(expect="t:1=2")
     story.emitted(OffsetsExpired, partitions=[("t", 0)])
     story.advance(ms=30 * MINUTE)
-    story.expect(state=State.DEAD)
+    story.expect(state=ClassicGroupState.DEAD)
     story.emitted(GroupDied)
 
 
@@ -43,7 +43,7 @@ def test_an_empty_group_keeps_them_from_when_it_became_empty(story: Story) -> No
     a.fetches(expect="t:0=1")
     story.advance(ms=20 * MINUTE)
     a.fetches(expect="nothing")
-    story.expect(state=State.DEAD)
+    story.expect(state=ClassicGroupState.DEAD)
 
 
 def test_a_stable_consumer_loses_only_what_nobody_subscribes_to(story: Story) -> None:
@@ -57,7 +57,7 @@ def test_a_stable_consumer_loses_only_what_nobody_subscribes_to(story: Story) ->
     a.fetches(expect="t:0=1 old:0=2")
     story.advance(ms=2 * CHECK)
     a.fetches(expect="t:0=1")
-    story.expect(state=State.STABLE)
+    story.expect(state=ClassicGroupState.STABLE)
 
 
 def test_nothing_expires_in_a_stable_group_of_another_type(story: Story) -> None:
@@ -95,10 +95,10 @@ def test_an_empty_group_without_offsets_is_gone_at_the_next_check(story: Story) 
     """Rule 23: a never finished join included; its next generation is 1."""
     (a,) = story.stable("a", session=10_000)
     a.leaves()
-    story.expect(state=State.EMPTY, generation=2)
+    story.expect(state=ClassicGroupState.EMPTY, generation=2)
     story.member("b").joins(session=1_800_000, expect="MEMBER_ID_REQUIRED")
     story.advance(ms=CHECK)
-    story.expect(state=State.DEAD)
+    story.expect(state=ClassicGroupState.DEAD)
     assert story.world.log[-1].value is None
     story.member("b").joins(expect="UNKNOWN_MEMBER_ID")
     story.stable("c")
@@ -111,7 +111,7 @@ def test_an_offset_of_an_open_transaction_does_not_expire(story: Story) -> None:
     a.commits({"t:0": 2}, gen=-1, producer=7)
     story.advance(ms=70 * MINUTE)
     a.fetches(expect="t:0=1")
-    story.expect(state=State.EMPTY)
+    story.expect(state=ClassicGroupState.EMPTY)
 
 
 def test_a_commit_on_its_way_to_the_log_is_not_expired_behind_its_back(story: Story) -> None:

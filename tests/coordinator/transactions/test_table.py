@@ -12,8 +12,8 @@ from coterie.coordinator.transactions.events import ProducerIdAnswer
 from coterie.coordinator.transactions.states import (
     NEXT,
     TABLES,
-    State,
     TransactionAction,
+    TransactionState,
     produce_error,
     txn_offset_commit_error,
 )
@@ -205,7 +205,7 @@ def test_while_a_record_is_on_its_way_changes_are_concurrent(state: str) -> None
 def test_every_table_has_every_state_and_only_possible_transitions() -> None:
     """TS2."""
     for table in TABLES.values():
-        assert set(table) == set(State)
+        assert set(table) == set(TransactionState)
     for state, following in NEXT.items():
         assert following, state
     assert {what for table in TABLES.values() for what in table.values() if isinstance(what, TransactionAction)} == set(

@@ -8,15 +8,15 @@ from coterie.coordinator.classic.describe_group import listed
 from coterie.coordinator.classic.effects import Effects
 from coterie.coordinator.classic.group import ClassicGroupMember, Group
 from coterie.coordinator.classic.lifecycle import loaded, restore, unload
-from coterie.coordinator.classic.states import State
+from coterie.coordinator.classic.states import ClassicGroupState
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 
 __all__ = [
     "ClassicGroupMember",
+    "ClassicGroupState",
     "Effects",
     "Group",
     "HeldBytes",
-    "State",
     "listed",
     "loaded",
     "restore",

@@ -29,8 +29,8 @@ from coterie.coordinator.classic.states import (
     ON_SIMPLE_TXN_COMMIT,
     ON_TXN_COMMIT,
     STABLE,
-    Do,
-    State,
+    ClassicGroupState,
+    GroupAction,
     enter,
 )
 from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
@@ -158,7 +158,7 @@ class Group(OffsetsGroup):
     ) -> None:
         """`held_in_all` is what all groups of a process hold, this one included."""
         super().__init__(group_id, settings, wall, held_in_all)
-        self.state: State = DEAD
+        self.state: ClassicGroupState = DEAD
         self.state_timestamp_ms = -1
         self.in_initial_delay = False
         self.generation_id = 0
@@ -308,7 +308,10 @@ class Group(OffsetsGroup):
                 raise TypeError(f"a classic group has no records of type {type(record).__name__}")
             elif record.value is None:
                 self.stored.clear()
-            elif record.value.generation_id == self.generation_id and self.state is not State.PREPARING_REBALANCE:
+            elif (
+                record.value.generation_id == self.generation_id
+                and self.state is not ClassicGroupState.PREPARING_REBALANCE
+            ):
                 members, more = self.members, 0
                 for was in record.value.members:
                     member = members.get(was.member_id)
@@ -515,7 +518,7 @@ class Group(OffsetsGroup):
                 if request.generation_id != self.generation_id:
                     return ErrorCode.ILLEGAL_GENERATION
         what = table[self.state]
-        return ErrorCode.NONE if isinstance(what, Do) else what
+        return ErrorCode.NONE if isinstance(what, GroupAction) else what
 
     def commit_accepted(self, request: OffsetCommit, now_ms: int) -> Effects:
         """Restart the session: a commit does that, even if every partition fails (rule 14)."""
@@ -531,13 +534,13 @@ class Group(OffsetsGroup):
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         what = ON_OFFSET_DELETE[self.state]
-        if what is Do.TAKE_IF_CONSUMER and self.protocol_type != CONSUMER:
+        if what is GroupAction.TAKE_IF_CONSUMER and self.protocol_type != CONSUMER:
             return ErrorCode.NON_EMPTY_GROUP
-        return ErrorCode.NONE if isinstance(what, Do) else what
+        return ErrorCode.NONE if isinstance(what, GroupAction) else what
 
     def validate_delete(self) -> ErrorCode:
         what = ON_DELETE_GROUP[self.state]
-        return ErrorCode.NONE if isinstance(what, Do) else what
+        return ErrorCode.NONE if isinstance(what, GroupAction) else what
 
     @property
     def offsets_may_expire(self) -> bool:

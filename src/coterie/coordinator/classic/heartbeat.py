@@ -10,7 +10,7 @@ from coterie.coordinator.classic.effects import Arm, Effects, Reply, SessionDue
 from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import complete_join_phase, start_rebalance
-from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT, ON_REMOVAL, PREPARING_REBALANCE, Do
+from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT, ON_REMOVAL, PREPARING_REBALANCE, GroupAction
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, Emit, MemberExpired, MemberIdExpired
 from coterie.protocol.messages import Heartbeat
@@ -82,7 +82,7 @@ def _expire(group: Group, member: ClassicGroupMember, now_ms: int) -> Effects:
     effects = group.remove([member], now_ms)
     fact = MemberExpired(now_ms, group.group_id, member.member_id, member.session_timeout_ms, never_heard)
     effects.append(Emit(fact))
-    if ON_REMOVAL[group.state] is Do.START_REBALANCE:
+    if ON_REMOVAL[group.state] is GroupAction.START_REBALANCE:
         cause = Cause.COORDINATOR_MOVED if never_heard else Cause.SESSION_EXPIRED
         return effects + start_rebalance(group, now_ms, cause, member.member_id)
     return effects + _complete_if_all_joined(group, now_ms)

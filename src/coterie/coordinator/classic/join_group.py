@@ -30,7 +30,7 @@ from coterie.coordinator.classic.states import (
     ON_JOIN_UNCHANGED_LEADER,
     PREPARING_REBALANCE,
     STABLE,
-    Do,
+    GroupAction,
     enter,
 )
 from coterie.errors import ErrorCode
@@ -187,7 +187,7 @@ def _add(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effec
             MemberJoined(now_ms, group.group_id, member_id, request.instance_id, request.client_id, request.client_host)
         )
     )
-    if ON_JOIN_NEW[group.state] is Do.START_REBALANCE:
+    if ON_JOIN_NEW[group.state] is GroupAction.START_REBALANCE:
         return effects + start_rebalance(group, now_ms, Cause.NEW_MEMBER, member_id, request.reason)
     return effects + maybe_complete_join_phase(group, now_ms)
 
@@ -201,11 +201,11 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     same = _same_protocols(member, request)
     unchanged = ON_JOIN_UNCHANGED_LEADER if leads else ON_JOIN_UNCHANGED
     what = (unchanged if same else ON_JOIN_CHANGED)[group.state]
-    if what is Do.REPEAT:  # changes nothing: not the timeouts, not the session (section 2)
+    if what is GroupAction.REPEAT:  # changes nothing: not the timeouts, not the session (section 2)
         return [Reply(request.token, group.joined(member, members=leads))]
     if isinstance(what, ErrorCode):
         return _refuse(request, what)
-    cause = _cause_of_rejoin(member, request, same=same) if what is Do.START_REBALANCE else None
+    cause = _cause_of_rejoin(member, request, same=same) if what is GroupAction.START_REBALANCE else None
     effects = group.report_rejoin(member, now_ms)
     group.update(member, request)
     member.is_restored = False
@@ -256,10 +256,10 @@ def _replace_static_member(group: Group, request: JoinGroup, now_ms: int) -> Eff
     effects.append(Emit(MemberReplaced(now_ms, group.group_id, new.member_id, old.member_id, instance_id)))
 
     what = ON_JOIN_STATIC_RETURN[group.state]
-    if what is Do.PARK:
+    if what is GroupAction.PARK:
         new.rejoined = True
         return [*effects, *maybe_complete_join_phase(group, now_ms)]
-    if what is Do.REPLACE and group.vote() == group.protocol_name:
+    if what is GroupAction.REPLACE and group.vote() == group.protocol_name:
         written = StaticMemberWritten(
             group_id=group.group_id,
             token=request.token,

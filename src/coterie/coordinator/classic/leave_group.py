@@ -6,7 +6,7 @@ from coterie.coordinator.classic.effects import Effects, EmptyWritten, Persist, 
 from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import maybe_complete_join_phase, start_rebalance
-from coterie.coordinator.classic.states import ON_REMOVAL, Do
+from coterie.coordinator.classic.states import ON_REMOVAL, GroupAction
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, Emit, MemberLeft
 from coterie.protocol.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
@@ -35,9 +35,9 @@ def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
             effects.append(Emit(MemberLeft(now_ms, group.group_id, member_id, member.instance_id, leaving.reason)))
     if gone:
         what = ON_REMOVAL[group.state]
-        if what is Do.START_REBALANCE:
+        if what is GroupAction.START_REBALANCE:
             effects += start_rebalance(group, now_ms, *gone[0])
-        elif what is Do.RECHECK:
+        elif what is GroupAction.RECHECK:
             effects += maybe_complete_join_phase(group, now_ms)
     answer = LeftGroup(ErrorCode.NONE, answers)
     for effect in effects:

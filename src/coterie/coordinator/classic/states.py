@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from coterie.coordinator.classic.group import Group
 
 
-class State(StrEnum):
+class ClassicGroupState(StrEnum):
     """The names every Kafka tool prints. `Dead` is also what a client sees of a group that does not exist."""
 
     EMPTY = "Empty"
@@ -26,10 +26,10 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = State
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = ClassicGroupState
 
 
-class Do(Enum):
+class GroupAction(Enum):
     """The reaction of a state to a request, other than an error."""
 
     CREATE = "create the group, as Empty, and ask again"
@@ -44,9 +44,9 @@ class Do(Enum):
     NOTHING = "nothing"
 
 
-Answer = ErrorCode | Do
+Answer = ErrorCode | GroupAction
 
-NEXT: Mapping[State, frozenset[State]] = {
+NEXT: Mapping[ClassicGroupState, frozenset[ClassicGroupState]] = {
     DEAD: frozenset({EMPTY}),
     EMPTY: frozenset({PREPARING_REBALANCE, DEAD}),
     PREPARING_REBALANCE: frozenset({EMPTY, COMPLETING_REBALANCE, DEAD}),
@@ -55,47 +55,47 @@ NEXT: Mapping[State, frozenset[State]] = {
 }
 
 # A newcomer: no member id, or an id it was just given (rule 3).
-ON_JOIN_NEW: Mapping[State, Answer] = {
-    EMPTY: Do.START_REBALANCE,
-    PREPARING_REBALANCE: Do.PARK,
-    COMPLETING_REBALANCE: Do.START_REBALANCE,
-    STABLE: Do.START_REBALANCE,
-    DEAD: Do.CREATE,
+ON_JOIN_NEW: Mapping[ClassicGroupState, Answer] = {
+    EMPTY: GroupAction.START_REBALANCE,
+    PREPARING_REBALANCE: GroupAction.PARK,
+    COMPLETING_REBALANCE: GroupAction.START_REBALANCE,
+    STABLE: GroupAction.START_REBALANCE,
+    DEAD: GroupAction.CREATE,
 }
-ON_JOIN_UNCHANGED: Mapping[State, Answer] = {
+ON_JOIN_UNCHANGED: Mapping[ClassicGroupState, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING_REBALANCE: Do.PARK,
-    COMPLETING_REBALANCE: Do.REPEAT,  # its answer was lost on the way
-    STABLE: Do.REPEAT,
+    PREPARING_REBALANCE: GroupAction.PARK,
+    COMPLETING_REBALANCE: GroupAction.REPEAT,  # its answer was lost on the way
+    STABLE: GroupAction.REPEAT,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
-ON_JOIN_UNCHANGED_LEADER: Mapping[State, Answer] = {
+ON_JOIN_UNCHANGED_LEADER: Mapping[ClassicGroupState, Answer] = {
     **ON_JOIN_UNCHANGED,
-    STABLE: Do.START_REBALANCE,  # the leader's way of saying that topics have changed
+    STABLE: GroupAction.START_REBALANCE,  # the leader's way of saying that topics have changed
 }
-ON_JOIN_CHANGED: Mapping[State, Answer] = {
+ON_JOIN_CHANGED: Mapping[ClassicGroupState, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING_REBALANCE: Do.PARK,
-    COMPLETING_REBALANCE: Do.START_REBALANCE,
-    STABLE: Do.START_REBALANCE,
+    PREPARING_REBALANCE: GroupAction.PARK,
+    COMPLETING_REBALANCE: GroupAction.START_REBALANCE,
+    STABLE: GroupAction.START_REBALANCE,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 # A known instance id without a member id (KIP-345). In Empty and Dead no instance is known: it is a newcomer there.
-ON_JOIN_STATIC_RETURN: Mapping[State, Answer] = {
-    EMPTY: Do.START_REBALANCE,
-    PREPARING_REBALANCE: Do.PARK,
-    COMPLETING_REBALANCE: Do.START_REBALANCE,  # the leader may be assigning to the old id right now (KAFKA-9801)
-    STABLE: Do.REPLACE,  # unless the vote would change: then a rebalance (rule 19)
-    DEAD: Do.CREATE,
+ON_JOIN_STATIC_RETURN: Mapping[ClassicGroupState, Answer] = {
+    EMPTY: GroupAction.START_REBALANCE,
+    PREPARING_REBALANCE: GroupAction.PARK,
+    COMPLETING_REBALANCE: GroupAction.START_REBALANCE,  # the leader may be assigning to the old id (KAFKA-9801)
+    STABLE: GroupAction.REPLACE,  # unless the vote would change: then a rebalance (rule 19)
+    DEAD: GroupAction.CREATE,
 }
-ON_SYNC: Mapping[State, Answer] = {
+ON_SYNC: Mapping[ClassicGroupState, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-    COMPLETING_REBALANCE: Do.COLLECT,
-    STABLE: Do.REPEAT,
+    COMPLETING_REBALANCE: GroupAction.COLLECT,
+    STABLE: GroupAction.REPEAT,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
-ON_HEARTBEAT: Mapping[State, ErrorCode] = {
+ON_HEARTBEAT: Mapping[ClassicGroupState, ErrorCode] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,  # how a member hears of a rebalance at all (rule 15)
     COMPLETING_REBALANCE: ErrorCode.NONE,  # old brokers said REBALANCE_IN_PROGRESS
@@ -103,52 +103,52 @@ ON_HEARTBEAT: Mapping[State, ErrorCode] = {
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 # What follows when a member is gone, by leave, expiry or removal.
-ON_REMOVAL: Mapping[State, Answer] = {
-    EMPTY: Do.NOTHING,
-    PREPARING_REBALANCE: Do.RECHECK,
-    COMPLETING_REBALANCE: Do.START_REBALANCE,
-    STABLE: Do.START_REBALANCE,
-    DEAD: Do.NOTHING,
+ON_REMOVAL: Mapping[ClassicGroupState, Answer] = {
+    EMPTY: GroupAction.NOTHING,
+    PREPARING_REBALANCE: GroupAction.RECHECK,
+    COMPLETING_REBALANCE: GroupAction.START_REBALANCE,
+    STABLE: GroupAction.START_REBALANCE,
+    DEAD: GroupAction.NOTHING,
 }
 # With the right ids and generation. Empty has no members, so nobody's ids are right.
-ON_COMMIT: Mapping[State, Answer] = {
+ON_COMMIT: Mapping[ClassicGroupState, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING_REBALANCE: Do.TAKE,
+    PREPARING_REBALANCE: GroupAction.TAKE,
     COMPLETING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-    STABLE: Do.TAKE,
+    STABLE: GroupAction.TAKE,
     DEAD: ErrorCode.ILLEGAL_GENERATION,
 }
 # Generation < 0 and no ids at all: a consumer without membership, or an admin.
-ON_SIMPLE_COMMIT: Mapping[State, Answer] = {
-    EMPTY: Do.TAKE,
+ON_SIMPLE_COMMIT: Mapping[ClassicGroupState, Answer] = {
+    EMPTY: GroupAction.TAKE,
     PREPARING_REBALANCE: ErrorCode.UNKNOWN_MEMBER_ID,
     COMPLETING_REBALANCE: ErrorCode.UNKNOWN_MEMBER_ID,
     STABLE: ErrorCode.UNKNOWN_MEMBER_ID,
-    DEAD: Do.CREATE,
+    DEAD: GroupAction.CREATE,
 }
-ON_TXN_COMMIT: Mapping[State, Answer] = {**ON_COMMIT, COMPLETING_REBALANCE: Do.TAKE}
-ON_SIMPLE_TXN_COMMIT: Mapping[State, Answer] = {
+ON_TXN_COMMIT: Mapping[ClassicGroupState, Answer] = {**ON_COMMIT, COMPLETING_REBALANCE: GroupAction.TAKE}
+ON_SIMPLE_TXN_COMMIT: Mapping[ClassicGroupState, Answer] = {
     **ON_SIMPLE_COMMIT,
-    PREPARING_REBALANCE: Do.TAKE,  # old clients had no ids to give
-    COMPLETING_REBALANCE: Do.TAKE,
-    STABLE: Do.TAKE,
+    PREPARING_REBALANCE: GroupAction.TAKE,  # old clients had no ids to give
+    COMPLETING_REBALANCE: GroupAction.TAKE,
+    STABLE: GroupAction.TAKE,
 }
-ON_DELETE_GROUP: Mapping[State, Answer] = {
-    EMPTY: Do.TAKE,
+ON_DELETE_GROUP: Mapping[ClassicGroupState, Answer] = {
+    EMPTY: GroupAction.TAKE,
     PREPARING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
     COMPLETING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
     STABLE: ErrorCode.NON_EMPTY_GROUP,
     DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
-ON_OFFSET_DELETE: Mapping[State, Answer] = {
-    EMPTY: Do.TAKE,
-    PREPARING_REBALANCE: Do.TAKE_IF_CONSUMER,
-    COMPLETING_REBALANCE: Do.TAKE_IF_CONSUMER,
-    STABLE: Do.TAKE_IF_CONSUMER,
+ON_OFFSET_DELETE: Mapping[ClassicGroupState, Answer] = {
+    EMPTY: GroupAction.TAKE,
+    PREPARING_REBALANCE: GroupAction.TAKE_IF_CONSUMER,
+    COMPLETING_REBALANCE: GroupAction.TAKE_IF_CONSUMER,
+    STABLE: GroupAction.TAKE_IF_CONSUMER,
     DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
 
-TABLES: Mapping[str, Mapping[State, Answer]] = {
+TABLES: Mapping[str, Mapping[ClassicGroupState, Answer]] = {
     "JoinGroup, new member": ON_JOIN_NEW,
     "JoinGroup, known id, same protocols": ON_JOIN_UNCHANGED,
     "JoinGroup, the leader, same protocols": ON_JOIN_UNCHANGED_LEADER,
@@ -166,7 +166,7 @@ TABLES: Mapping[str, Mapping[State, Answer]] = {
 }
 
 
-def enter(group: Group, state: State, now_ms: int) -> None:
+def enter(group: Group, state: ClassicGroupState, now_ms: int) -> None:
     """Change the state of `group`, as NEXT allows."""
     if state not in NEXT[group.state]:
         raise IllegalTransitionError(
@@ -178,7 +178,7 @@ def enter(group: Group, state: State, now_ms: int) -> None:
     group.state_timestamp_ms = group.wall.at(now_ms)
 
 
-def resume(group: Group, state: State, since_ms: int) -> None:
+def resume(group: Group, state: ClassicGroupState, since_ms: int) -> None:
     """Set the state of a group that was read from the log. This is not a transition."""
     group.state = state
     group.state_timestamp_ms = since_ms

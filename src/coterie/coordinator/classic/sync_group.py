@@ -11,7 +11,7 @@ from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Repl
 from coterie.coordinator.classic.fenced_facts import report_fenced
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import answer_parked_syncs, start_rebalance
-from coterie.coordinator.classic.states import COMPLETING_REBALANCE, ON_SYNC, STABLE, Do, enter
+from coterie.coordinator.classic.states import COMPLETING_REBALANCE, ON_SYNC, STABLE, GroupAction, enter
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, Emit, MemberMissedSync
 from coterie.protocol.messages import SyncedGroup, SyncGroup
@@ -28,7 +28,7 @@ def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
         return [Reply(request.token, SyncedGroup(what))]
     member = group.members[request.member_id]
     member.awaits_sync = False
-    if what is Do.REPEAT:  # also to the leader, whose new list is ignored; the session goes on as it was (rule 14)
+    if what is GroupAction.REPEAT:  # also to the leader, whose new list is ignored; the session goes on (rule 14)
         answer = SyncedGroup(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)
         return [Reply(request.token, answer)]
     member.parked_sync = request.token  # an earlier one loses its place and is never answered (rule 10)

@@ -16,7 +16,7 @@ from uuid import UUID
 from coterie.coordinator.classic.effects import Arm, Effects, Reply, TimerKey, Written
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
-from coterie.coordinator.classic.states import State
+from coterie.coordinator.classic.states import ClassicGroupState
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.topic_image import NoTopics, TopicsImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
@@ -104,7 +104,7 @@ class Upgrade(DataStruct):
     """The classic group whose place a consumer group takes (K24). It returns if that cannot be written."""
 
     classic: Group
-    state: State
+    state: ClassicGroupState
     records: Sequence[Record] = ()
 
 

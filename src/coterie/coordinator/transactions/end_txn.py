@@ -34,8 +34,8 @@ from coterie.coordinator.transactions.states import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
     Answer,
-    State,
     TransactionAction,
+    TransactionState,
 )
 from coterie.coordinator.transactions.transaction import LAST_EPOCH, Transaction
 from coterie.errors import ErrorCode
@@ -116,7 +116,7 @@ def _is_late(transaction: Transaction, now_ms: int) -> bool:
 
 def _decide(
     transaction: Transaction,
-    state: State,
+    state: TransactionState,
     now_ms: int,
     waiting: Waiting | None,
     fresh_producer_id: int,

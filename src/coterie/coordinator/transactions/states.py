@@ -13,7 +13,7 @@ from coterie.errors import ErrorCode
 from coterie.protocol.transaction_state import TransactionStatus
 
 
-class State(StrEnum):
+class TransactionState(StrEnum):
     """The names every Kafka tool prints."""
 
     EMPTY = "Empty"
@@ -25,12 +25,12 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, DEAD = State
+EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, DEAD = TransactionState
 
-LISTED_STATES = frozenset({*State, "PrepareEpochFence"})
+LISTED_STATES = frozenset({*TransactionState, "PrepareEpochFence"})
 """The states that a filter of ListTransactions may name. No client ever sees the last two."""
 
-STATUS: Mapping[State, TransactionStatus] = {
+STATUS: Mapping[TransactionState, TransactionStatus] = {
     EMPTY: TransactionStatus.EMPTY,
     ONGOING: TransactionStatus.ONGOING,
     PREPARE_COMMIT: TransactionStatus.PREPARE_COMMIT,
@@ -41,7 +41,10 @@ STATUS: Mapping[State, TransactionStatus] = {
 """The number of each state in its record."""
 STATE_OF = {status: state for state, status in STATUS.items()}
 
-COMPLETED: Mapping[State, State] = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABORT}
+COMPLETED: Mapping[TransactionState, TransactionState] = {
+    PREPARE_COMMIT: COMPLETE_COMMIT,
+    PREPARE_ABORT: COMPLETE_ABORT,
+}
 """The state that follows when all markers are written."""
 MAY_EXPIRE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 
@@ -62,7 +65,7 @@ class TransactionAction(Enum):
 
 Answer = ErrorCode | TransactionAction
 
-NEXT: Mapping[State, frozenset[State]] = {
+NEXT: Mapping[TransactionState, frozenset[TransactionState]] = {
     DEAD: frozenset({EMPTY}),
     EMPTY: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
     ONGOING: frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT}),
@@ -80,9 +83,9 @@ _ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
 _FENCED = ErrorCode.PRODUCER_FENCED
 
 # In Prepare* the next record is always on its way, so that everything is CONCURRENT_TRANSACTIONS (TS3).
-_PREPARED: Mapping[State, Answer] = {PREPARE_COMMIT: _CONCURRENT, PREPARE_ABORT: _CONCURRENT}
+_PREPARED: Mapping[TransactionState, Answer] = {PREPARE_COMMIT: _CONCURRENT, PREPARE_ABORT: _CONCURRENT}
 
-ON_INIT: Mapping[State, Answer] = {
+ON_INIT: Mapping[TransactionState, Answer] = {
     **_PREPARED,
     DEAD: TransactionAction.CREATE,
     EMPTY: TransactionAction.BUMP,
@@ -90,7 +93,7 @@ ON_INIT: Mapping[State, Answer] = {
     COMPLETE_COMMIT: TransactionAction.BUMP,
     COMPLETE_ABORT: TransactionAction.BUMP,
 }
-ON_ADD: Mapping[State, Answer] = {
+ON_ADD: Mapping[TransactionState, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
     EMPTY: TransactionAction.BEGIN,
@@ -98,7 +101,7 @@ ON_ADD: Mapping[State, Answer] = {
     COMPLETE_COMMIT: TransactionAction.BEGIN,
     COMPLETE_ABORT: TransactionAction.BEGIN,
 }
-ON_VERIFY: Mapping[State, Answer] = {
+ON_VERIFY: Mapping[TransactionState, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
     EMPTY: _ABORTABLE,
@@ -107,7 +110,7 @@ ON_VERIFY: Mapping[State, Answer] = {
     COMPLETE_ABORT: _ABORTABLE,
 }
 # EndTxn up to version 4: the epoch stays, so a repeated request looks like the first.
-ON_OLD_COMMIT: Mapping[State, Answer] = {
+ON_OLD_COMMIT: Mapping[TransactionState, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
     EMPTY: _INVALID,
@@ -115,14 +118,14 @@ ON_OLD_COMMIT: Mapping[State, Answer] = {
     COMPLETE_COMMIT: TransactionAction.REPEAT,
     COMPLETE_ABORT: _INVALID,
 }
-ON_OLD_ABORT: Mapping[State, Answer] = {
+ON_OLD_ABORT: Mapping[TransactionState, Answer] = {
     **ON_OLD_COMMIT,
     COMPLETE_COMMIT: _INVALID,
     COMPLETE_ABORT: TransactionAction.REPEAT,
 }
 # From version 5 on each end bumps the epoch (KIP-890). The epoch before it marks a repeated request.
-ON_COMMIT: Mapping[State, Answer] = {**ON_OLD_COMMIT, COMPLETE_COMMIT: _INVALID}
-ON_ABORT: Mapping[State, Answer] = {
+ON_COMMIT: Mapping[TransactionState, Answer] = {**ON_OLD_COMMIT, COMPLETE_COMMIT: _INVALID}
+ON_ABORT: Mapping[TransactionState, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
     EMPTY: TransactionAction.ABORT_NOTHING,
@@ -130,7 +133,7 @@ ON_ABORT: Mapping[State, Answer] = {
     COMPLETE_COMMIT: TransactionAction.ABORT_NOTHING,
     COMPLETE_ABORT: TransactionAction.ABORT_NOTHING,
 }
-ON_REPEATED_COMMIT: Mapping[State, Answer] = {
+ON_REPEATED_COMMIT: Mapping[TransactionState, Answer] = {
     **_PREPARED,
     DEAD: _MAPPING,
     EMPTY: _FENCED,
@@ -138,13 +141,13 @@ ON_REPEATED_COMMIT: Mapping[State, Answer] = {
     COMPLETE_COMMIT: TransactionAction.REPEAT,
     COMPLETE_ABORT: _INVALID,
 }
-ON_REPEATED_ABORT: Mapping[State, Answer] = {
+ON_REPEATED_ABORT: Mapping[TransactionState, Answer] = {
     **ON_REPEATED_COMMIT,
     COMPLETE_COMMIT: _INVALID,
     COMPLETE_ABORT: TransactionAction.REPEAT,
 }
 
-TABLES: Mapping[str, Mapping[State, Answer]] = {
+TABLES: Mapping[str, Mapping[TransactionState, Answer]] = {
     "InitProducerId": ON_INIT,
     "AddPartitionsToTxn, AddOffsetsToTxn, Produce 12+, TxnOffsetCommit 5": ON_ADD,
     "AddPartitionsToTxn 4+ with verify_only, Produce 3-11, TxnOffsetCommit 0-4": ON_VERIFY,

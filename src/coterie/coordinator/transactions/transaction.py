@@ -14,7 +14,7 @@ from coterie.coordinator.transactions.events import (
     RecordWritten,
     TransactionAnswer,
 )
-from coterie.coordinator.transactions.states import DEAD, NEXT, STATE_OF, STATUS, State
+from coterie.coordinator.transactions.states import DEAD, NEXT, STATE_OF, STATUS, TransactionState
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, IllegalTransitionError
 from coterie.protocol.messages import Token
@@ -52,7 +52,7 @@ class Transaction:
         self.partition = partition  # the partition of __transaction_state that has it
         self.wall = wall
         self.coordinator_epoch = coordinator_epoch  # the leader epoch of its partition of __transaction_state
-        self.state: State = DEAD
+        self.state: TransactionState = DEAD
         self.producer_id = self.previous_producer_id = self.next_producer_id = NONE
         self.producer_epoch = NONE
         self.last_epoch = NONE  # the epoch before, which a repeated request may have; it is not in the log
@@ -60,7 +60,7 @@ class Transaction:
         self.partitions: frozenset[Partition] = frozenset()
         self.start_ms = self.last_update_ms = NONE
         self.client_version = 0
-        self.pending: State | None = None  # the state of the record that is on its way
+        self.pending: TransactionState | None = None  # the state of the record that is on its way
         self.unmarked: dict[Partition, None] = {}  # the partitions whose marker is not written yet, in Prepare*
         self.deadline_ms: int | None = None  # in the broker's own time, while it is Ongoing
         self.waiting: tuple[Token, TransactionAnswer] | None = None  # answered when the change has ended
@@ -72,7 +72,7 @@ class Transaction:
 
     def value(
         self,
-        state: State,
+        state: TransactionState,
         now_ms: int,
         *,
         producer_id: int | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 from coterie.broker.broker_facts import LeadersChanged
 from coterie.broker.group_service import read_some
 from coterie.broker.node import BrokerNode
-from coterie.coordinator.classic import Group, State
+from coterie.coordinator.classic import ClassicGroupState, Group
 from coterie.coordinator.classic.member_bytes import count_held
 from coterie.coordinator.consumer import ConsumerGroup
 from coterie.coordinator.runtime import Replay, Shard
@@ -21,7 +21,7 @@ from coterie.sim.world import Observer, World
 from coterie.storage import PartitionLog, Segment
 from coterie.structs import asdict
 
-_IN_A_REBALANCE = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
+_IN_A_REBALANCE = (ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE)
 _GROWTH = 1.5
 """A log is read again when it has grown so much: comparing all the time would take longer the longer a run is."""
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from coterie.client.types import TopicPartition
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import ClassicGroupState
 from coterie.coordinator.consumer import GroupState
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, GroupUnloaded, OffsetsDeletedFact, OffsetsExpired, OffsetsStored
@@ -172,7 +172,7 @@ class WhatIsReadStays(Observer):
                 self.fails(f"{fact.group_id} subscribes to {read}, and its offsets have expired (K21)")
             return
         group = self.world.group(fact.group_id)
-        if group is None or group.state is not State.STABLE:
+        if group is None or group.state is not ClassicGroupState.STABLE:
             return  # in between it may have begun a rebalance; it was not in one when they were judged
         for consumer in self.world.consumers.values():
             member = consumer.member

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.broker.calls import Call, Gather
 from coterie.broker.node import BrokerNode
-from coterie.coordinator.classic import ClassicGroupMember, State
+from coterie.coordinator.classic import ClassicGroupMember, ClassicGroupState
 from coterie.coordinator.classic.group import NEVER
 from coterie.coordinator.consumer.group import Session
 from coterie.facts import (
@@ -102,10 +102,10 @@ class NobodyIsForgotten(Observer):
             return
         for _, _, shard in machine.shards():
             for group in shard.classic_groups():
-                is_waiting = group.state is State.PREPARING_REBALANCE and not group.in_initial_delay
+                is_waiting = group.state is ClassicGroupState.PREPARING_REBALANCE and not group.in_initial_delay
                 if is_waiting and group.all_members_joined() and group.group_id not in self._turned_away:
                     self.fails(f"all joins are parked, and {group.group_id} waits (rule 4)")
-                if group.state is State.PREPARING_REBALANCE and any(
+                if group.state is ClassicGroupState.PREPARING_REBALANCE and any(
                     member.parked_sync is not None for member in group.members.values()
                 ):
                     self.fails(f"a sync waits in {group.group_id}, which prepares a rebalance (rule 13)")
