@@ -14,7 +14,8 @@ import pytest
 
 from clients.harness import wait_until
 from coterie.forecast import Crashes, Question, parse_group, simulate_group
-from coterie.spark.sweep import SCHEMA, _row, with_retries
+from coterie.spark.sweep import SCHEMA, _row
+from coterie.spark.task_jobs import with_retries
 from spark.conftest import in_the_soak
 
 GROUP = {

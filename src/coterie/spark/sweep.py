@@ -6,7 +6,6 @@ again elsewhere and gives the same row. The rows are written to Parquet as tasks
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
@@ -28,10 +27,9 @@ from coterie.forecast.costs import WorldCost
 from coterie.forecast.simulated_group import simulate_group
 from coterie.forecast.variants import World
 from coterie.spark.pipeline.submit import DEFAULT_MASTER, session, until_workers_start
+from coterie.spark.task_jobs import with_retries
 from coterie.structs import field_names
 
-TRIES = 4
-"""How often a task is tried. On a cluster this is the default; a local master tries a task once unless it is told."""
 PROGRESS_S = 2.0
 TASKS_PER_CORE = 8
 """A task has several worlds if there are many, so that the start of a task does not count."""
@@ -65,12 +63,6 @@ def sweep(worlds: Sequence[World], out: str, master: str | None, say: Callable[[
     say(f"{len(rows)} worlds in {out}")
     names = field_names(WorldCost)
     return [WorldCost(**{name: row[name] for name in names}) for row in rows]
-
-
-def with_retries(master: str) -> str:
-    """Return a local master that tries a task again, since local[2] does not."""
-    match = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
-    return master if match is None else f"local[{match[1] or 1},{TRIES}]"
 
 
 def _write(spark: SparkSession, worlds: Sequence[World], out: str, say: Callable[[str], None]) -> None:
