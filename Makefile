@@ -127,7 +127,7 @@ spark-transactions-soak: venv ## exactly once from Kafka through Spark to Kafka:
 	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_batch_commits.py tests/spark/test_transactional_sink.py
 	for broker in coterie apache; do PYTHONPATH=tests $(BIN)/python tests/soak/spark_transactions.py --on $$broker --kills $(if $(filter 300,$(KILLS)),12,$(KILLS)) $(if $(SEED),--seed $(SEED)) || exit 1; done
 
-migrate-soak: venv ## coterie migrate to three Apache Kafka brokers under load, killed twice; a group of three libraries moves (KILLS=2, SEED=); needs Java
+migrate-soak: venv ## coterie migrate to three Apache Kafka brokers under load, killed twice; a group of three libraries moves; then Kafka to Kafka with TLS and SASL on Spark (KILLS=2, SEED=); needs Java
 	PYTHONPATH=tests $(BIN)/python tests/soak/migrate.py --kills $(if $(filter 300,$(KILLS)),2,$(KILLS)) $(if $(SEED),--seed $(SEED))
 
 cluster-soak: venv ## three Apache Kafka brokers restarted, killed, elected uncleanly; groups of four libraries lose nothing (MINUTES=, SEED=)

@@ -60,10 +60,6 @@ def run_tasks(
 
 
 def reason_of(text: str) -> str:
-    """Return the last line of Python's traceback in what Spark says, or its first line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised = [
-        line for line, after in zip(lines, [*lines[1:], ""], strict=True) if "Error: " in line and after in {"", "at"}
-    ]
-    python = [line for line in lines if line.startswith(("coterie.", "pyspark.")) and "Error: " in line]
-    return (python or raised or lines or ["Spark said nothing"])[-1]
+    """Return the error that a task has raised, from what Spark says; or its first line."""
+    raised = [line for line in text.splitlines() if re.match(r"[\w.]+(Error|Exception): ", line)]
+    return (raised[-1:] or text.splitlines() or ["Spark said nothing"])[0]
