@@ -8,10 +8,8 @@ the transactional ids of all tasks: one that still runs somewhere can write no m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
@@ -22,27 +20,10 @@ from coterie.migration.inspection import VerifiedPartition, partitions_to_verify
 from coterie.migration.progress import segments_each
 from coterie.migration.range_copy import CopiedRange, CopyJob, CopyRange, copy_range
 from coterie.migration.translation import Segment
-from coterie.spark.pipeline.submit import DEFAULT_MASTER, session
-from coterie.spark.task_jobs import TaskJobError, run_tasks, with_retries
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from coterie.spark.task_jobs import TaskJobError, TaskJobs
 
 RANGE_OFFSETS = 2_000_000
 """The most offsets that one task copies, or compares."""
-CONF = {"spark.speculation": "false", "spark.ui.showConsoleProgress": "false"}
-"""A task that runs twice at once is fenced by the other: right, but no faster."""
-
-
-@contextmanager
-def _spark(name: str, master: str | None, note: Note) -> Iterator[SparkSession]:
-    note("starting Spark")
-    spark = session(name, with_retries(master or DEFAULT_MASTER), CONF)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
 
 # --- copy -------------------------------------------------------------------------------------------------------------
 
@@ -64,7 +45,8 @@ def copy_with_spark(
         note(f"no partition is {least:,} offsets or more behind: Spark has nothing to do")
         return 0
     note(f"Spark copies {len(large)} partitions of {len({one.topic for one in large})} topics")
-    with _spark("coterie migrate", master, note) as spark:
+    note("starting Spark")
+    with TaskJobs("coterie migrate", master) as spark:
         return _copy_ranges(spark, job, options, {one: ends[one] for one in large}, stopped, note)
 
 
@@ -73,7 +55,7 @@ def _left(options: MigrationOptions, ends: Mapping[TopicPartition, int], note: N
 
 
 def _copy_ranges(
-    spark: SparkSession,
+    spark: TaskJobs,
     job: CopyJob,
     options: MigrationOptions,
     ends: Mapping[TopicPartition, int],
@@ -84,7 +66,7 @@ def _copy_ranges(
     noted: set[TopicPartition] = set()
     while not stopped() and (ranges := _ranges(options, ends, note, noted)):
         try:
-            done: Sequence[CopiedRange] = run_tasks(spark, partial(copy_range, job), ranges, stopped)
+            done: Sequence[CopiedRange] = spark.run(partial(copy_range, job), ranges, stopped)
         except TaskJobError as error:
             is_further = _offsets(_ranges(options, ends, note, noted), ends) < _offsets(ranges, ends)
             retries = 1 if is_further else retries + 1
@@ -140,8 +122,9 @@ def verified_with_spark(
     pieces = [piece for one in whole for piece in _cut(one)]
     found: dict[TopicPartition, list[Compared]] = {one.partition: [] for one in whole}
     if pieces:
-        with _spark("coterie migrate verify", master, note) as spark:
-            results = run_tasks(spark, partial(_compared, source, target), pieces, lambda: False)
+        note("starting Spark")
+        with TaskJobs("coterie migrate verify", master) as spark:
+            results = spark.run(partial(_compared, source, target), pieces)
         for piece, result in zip(pieces, results, strict=True):
             found[piece.partition].append(result)
     yield from ((one, merged(some)) for one, some in found.items())

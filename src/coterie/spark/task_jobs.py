@@ -1,4 +1,4 @@
-"""Run a function for each of some items, as tasks of one job of Spark."""
+"""Jobs of Spark that call a function for each of some items: a task for each."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
-from typing import TYPE_CHECKING, TypeVar
+from typing import Self, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from coterie.errors import CoterieError
+from coterie.spark.pipeline.submit import DEFAULT_MASTER, session
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["TaskJobError", "run_tasks", "with_retries"]
+__all__ = ["TaskJobError", "TaskJobs", "with_retries"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,6 +22,8 @@ Result = TypeVar("Result")
 TRIES = 4
 """How often a task is tried. On a cluster this is the default; a local master tries a task once unless it is told."""
 LOOK_S = 0.2
+CONF = {"spark.speculation": "false", "spark.ui.showConsoleProgress": "false"}
+"""A task that writes is fenced by another one that does the same: right, but no faster."""
 
 
 class TaskJobError(CoterieError):
@@ -36,27 +36,40 @@ def with_retries(master: str) -> str:
     return master if match is None else f"local[{match[1] or 1},{TRIES}]"
 
 
-def run_tasks(
-    spark: SparkSession, function: Callable[[Item], Result], items: Sequence[Item], stopped: Callable[[], bool]
-) -> list[Result]:
-    """Return the results in the order of the items. The job is cancelled when `stopped` says so.
+class TaskJobs:
+    """A session of Spark that runs jobs, from `with` to its end."""
 
-    Raises:
-        TaskJobError: A task has failed, or the job was cancelled.
-    """
-    context = spark.sparkContext
-    with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(lambda: context.parallelize(items, len(items)).map(function).collect())
-        is_cancelled = False
-        while True:
-            try:
-                return job.result(LOOK_S)
-            except NotYetError:
-                if stopped() and not is_cancelled:
-                    is_cancelled = True
-                    context.cancelAllJobs()
-            except (PySparkException, Py4JError) as error:
-                raise TaskJobError("the job was cancelled" if is_cancelled else reason_of(str(error))) from error
+    def __init__(self, name: str, master: str | None) -> None:
+        """Start Spark, by default on all cores of this machine."""
+        self._spark = session(name, with_retries(master or DEFAULT_MASTER), CONF)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._spark.stop()
+
+    def run(
+        self, function: Callable[[Item], Result], items: Sequence[Item], stopped: Callable[[], bool] = lambda: False
+    ) -> list[Result]:
+        """Return the results in the order of the items. The job is cancelled when `stopped` says so.
+
+        Raises:
+            TaskJobError: A task has failed as often as Spark tries it, or the job was cancelled.
+        """
+        context = self._spark.sparkContext
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(lambda: context.parallelize(items, len(items)).map(function).collect())
+            is_cancelled = False
+            while True:
+                try:
+                    return job.result(LOOK_S)
+                except NotYetError:
+                    if stopped() and not is_cancelled:
+                        is_cancelled = True
+                        context.cancelAllJobs()
+                except (PySparkException, Py4JError) as error:
+                    raise TaskJobError("the job was cancelled" if is_cancelled else reason_of(str(error))) from error
 
 
 def reason_of(text: str) -> str:
