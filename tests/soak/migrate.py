@@ -425,7 +425,9 @@ def client_properties(kafka: SecuredKafka, mechanism: str, file: Path) -> Path:
 def kafka_to_kafka(kills: int, rng: Random, directory: Path) -> list[str]:
     """Move one Apache Kafka to another by jobs of Spark. A login of the source ends every three seconds."""
     directory.mkdir()
-    with SecuredKafka({**SHARED, **SETTINGS}) as source, SecuredKafka({**SHARED, **SETTINGS}) as target:
+    target = SecuredKafka({**SHARED, **SETTINGS})
+    target.cluster_id = "VGhlIHRhcmdldCBpbiBhIA"  # both would have the same
+    with SecuredKafka({**SHARED, **SETTINGS}) as source, target:
         here, there = source.address_of("PLAINTEXT"), target.address_of("PLAINTEXT")
         with Admin(bootstrap_servers=here) as admin:
             checked(admin.create_topics(TOPICS))
@@ -443,16 +445,16 @@ def kafka_to_kafka(kills: int, rng: Random, directory: Path) -> list[str]:
         traffic.start()
         for _ in range(kills):
             by_spark = [*words, *spark, "--spark-from", "1000"]
-            written = kill_in_the_middle(*secured, rng.uniform(0, 2), *by_spark, look_at=there)
+            written = kill_in_the_middle(secured[0], secured[1], rng.uniform(0, 2), *by_spark, look_at=there)
             say(f"killed: {written} offsets in the target")
-        first = run(*secured, "--once", *words, *spark, "--spark-from", "100")
+        first = run(secured[0], secured[1], "--once", *words, *spark, "--spark-from", "100")
         say("".join(f"\n  {line}" for line in first.stderr.splitlines() if line.startswith("coterie:")))
         traffic.end()
-        last = run(*secured, "--once", *words)
+        last = run(secured[0], secured[1], "--once", *words)
         ours, copies = contents(here), contents(there)
         count, problems = offset_differences(here, there, READERS, ours, copies)
         problems += record_differences(ours, copies)
-        own = run(*secured, "verify", *words, *spark)
+        own = run(secured[0], secured[1], "verify", *words, *spark)
         say(f"{sum(map(len, ours.values()))} records and {count} offsets compared")
         say(f"coterie migrate verify --spark:\n{own.stdout}")
         if "records copied by Spark" not in first.stderr:

@@ -60,10 +60,16 @@ def merged(pieces: Sequence[Compared]) -> Compared:
     for one in pieces:
         source.update(one.source_checksum.encode())
         target.update(one.target_checksum.encode())
-    counts = (sum(column) for column in zip(*(one[:5] for one in pieces), strict=True))
-    problems = [problem for one in pieces for problem in one.problems]
-    sums = source.hexdigest(), target.hexdigest()
-    return Compared(*(counts if pieces else [0] * 5), *sums, tuple(problems[:MOST_PROBLEMS]))
+    return Compared(
+        compared=sum(one.compared for one in pieces),
+        only_source=sum(one.only_source for one in pieces),
+        only_target=sum(one.only_target for one in pieces),
+        not_compared=sum(one.not_compared for one in pieces),
+        differences=sum(one.differences for one in pieces),
+        source_checksum=source.hexdigest(),
+        target_checksum=target.hexdigest(),
+        problems=tuple([problem for one in pieces for problem in one.problems][:MOST_PROBLEMS]),
+    )
 
 
 @dataclass

@@ -166,7 +166,7 @@ class _Copy:
         self._begin()
         written = self._producer.deliver()
         count = sum(len(one) for one in self._sources)
-        if sum(one.count for one in written) != count:
+        if sum(one.rows for one in written) != count:
             raise TransactionAbortableError(f"{count} records of {self._partition} were sent, and others written")
         stored = list(entries or ())
         if count:
@@ -186,7 +186,7 @@ def segments_of_rows(sources: list[pa.Array], written: list[WrittenRows]) -> lis
     if any(one.offset < 0 for one in written):
         raise TransactionAbortableError("the target did not say at which offsets the records are")
     here = np.concatenate([one.to_numpy() for one in sources])
-    there = np.concatenate([np.arange(one.offset, one.offset + one.count) for one in written])
+    there = np.concatenate([np.arange(one.offset, one.offset + one.rows) for one in written])
     firsts = [0, *(np.flatnonzero((np.diff(here) != 1) | (np.diff(there) != 1)) + 1).tolist()]
     counts = np.diff([*firsts, len(here)]).tolist()
     return segments_of_runs(zip(here[firsts].tolist(), there[firsts].tolist(), counts, strict=True))

@@ -156,7 +156,7 @@ class TransactionalSink:
         try:
             yield
         finally:
-            context.setLocalProperty(JOB_DESCRIPTION, before)  # type: ignore[arg-type]  None removes it
+            context.setLocalProperty(JOB_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
     def _write_until_committed(self, rows: DataFrame, batch_id: int) -> None:
         """Write the batch, and again if its transaction was certainly aborted."""

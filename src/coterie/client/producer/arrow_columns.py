@@ -32,7 +32,7 @@ class WrittenRows(NamedTuple):
 
     partition: int
     offset: int
-    count: int
+    rows: int
 
 
 class ColumnProducer(Producer):
