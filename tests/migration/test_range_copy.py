@@ -60,7 +60,8 @@ def options() -> Iterator[MigrationOptions]:
 
 def begun(options: MigrationOptions, run: str) -> tuple[CopyJob, dict[TopicPartition, int]]:
     with CopySession(options, CopyStatus(), print) as session:
-        ends = session.begin_jobs(run)
+        ends = session.ends()
+        session.begin_jobs(run)
     return CopyJob(options.source, options.target, options.name, options.compression, run), ends
 
 

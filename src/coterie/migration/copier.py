@@ -226,10 +226,13 @@ class CopySession:
 
     # --- jobs of Spark
 
-    def begin_jobs(self, run: str) -> dict[TopicPartition, int]:
-        """Say in the progress that tasks copy. Return where the partitions end, which are to be copied."""
-        self._write([spark_entry(run)])
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return where the partitions end that are copied."""
         return self._consumer.end_offsets(self._reading)
+
+    def begin_jobs(self, run: str) -> None:
+        """Say in the progress that tasks copy."""
+        self._write([spark_entry(run)])
 
     def _end_jobs(self) -> None:
         """Say in the progress that no task copies any more, fence those that do, and read the progress again.

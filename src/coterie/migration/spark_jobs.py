@@ -38,20 +38,23 @@ def copy_with_spark(
     """Copy the partitions in which at least so many offsets wait, up to where they end now. Return the records."""
     status, run = CopyStatus(), token_hex(8)
     with CopySession(options, status, note) as copying:
-        ends = copying.begin_jobs(run)
+        ends = copying.ends()
+        large = {one for one, left in _left(options, ends).items() if left >= least}
+        if not large:
+            note(f"no partition is {least:,} offsets or more behind: Spark has nothing to do")
+            return 0
+        copying.begin_jobs(run)
     job = CopyJob(options.source, options.target, options.name, options.compression, run)
-    large = {one for one, left in _left(options, ends, note).items() if left >= least}
-    if not large:
-        note(f"no partition is {least:,} offsets or more behind: Spark has nothing to do")
-        return 0
     note(f"Spark copies {len(large)} partitions of {len({one.topic for one in large})} topics")
     note("starting Spark")
     with TaskJobs("coterie migrate", master) as spark:
         return _copy_ranges(spark, job, options, {one: ends[one] for one in large}, stopped, note)
 
 
-def _left(options: MigrationOptions, ends: Mapping[TopicPartition, int], note: Note) -> dict[TopicPartition, int]:
-    return {piece.partition: ends[piece.partition] - piece.from_offset for piece in _ranges(options, ends, note, set())}
+def _left(options: MigrationOptions, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return how many offsets wait in each partition."""
+    ranges = _ranges(options, ends, lambda _: None, set())
+    return {one.partition: ends[one.partition] - one.from_offset for one in ranges}
 
 
 def _copy_ranges(
@@ -68,9 +71,11 @@ def _copy_ranges(
         try:
             done: Sequence[CopiedRange] = spark.run(partial(copy_range, job), ranges, stopped)
         except TaskJobError as error:
+            if stopped():
+                break
             is_further = _offsets(_ranges(options, ends, note, noted), ends) < _offsets(ranges, ends)
             retries = 1 if is_further else retries + 1
-            if stopped() or retries > MOST_RETRIES:
+            if retries > MOST_RETRIES:
                 raise
             note(f"{error}; trying again")
             continue
