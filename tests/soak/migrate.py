@@ -433,7 +433,7 @@ def kafka_to_kafka(kills: int, rng: Random, directory: Path) -> list[str]:
             checked(admin.create_topics(TOPICS))
         with Producer(bootstrap_servers=here, linger_ms=5) as producer:
             for one in range(BULK):
-                producer.send(ORDERS, f"bulk {one}", key=str(one), timestamp=1_700_000_000_000 + one)
+                producer.send(ORDERS, f"bulk {one}", key=str(one))
         secured = [kafka.address_of("SASL_SSL") for kafka in (source, target)]
         files = [
             client_properties(kafka, mechanism, directory / mechanism)
