@@ -8,9 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from typing import Self, TypeVar
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-
 from coterie.errors import CoterieError
 from coterie.spark.pipeline.submit import DEFAULT_MASTER, session
 
@@ -68,7 +65,7 @@ class TaskJobs:
                     if stopped() and not is_cancelled:
                         is_cancelled = True
                         context.cancelAllJobs()
-                except (PySparkException, Py4JError) as error:
+                except Exception as error:  # whatever Spark or a task of its raises
                     raise TaskJobError("the job was cancelled" if is_cancelled else reason_of(str(error))) from error
 
 
