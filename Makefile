@@ -120,17 +120,17 @@ conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, a
 	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/transactions/record.py $(if $(KEEP),--keep))
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py tests/clients/test_our_commands.py tests/cli/test_live_page.py)
 
-spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed; then one on a standalone cluster (MINUTES=, KILLS=12, SEED=)
+spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed; then one on a standalone cluster (MINUTES=, KILLS=15, SEED=)
 	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py tests/spark/test_sweep.py tests/spark/test_pipeline_topics.py tests/spark/test_group_tables.py tests/spark/test_transactional_sink.py tests/spark/test_batch_commits.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
-	PYTHONPATH=tests $(BIN)/python tests/soak/spark_cluster.py --kills $(if $(filter 300,$(KILLS)),12,$(KILLS)) $(if $(SEED),--seed $(SEED))
+	for broker in coterie apache; do PYTHONPATH=tests $(BIN)/python tests/soak/spark_cluster.py --on $$broker --minutes $(MINUTES) --kills $(if $(filter 300,$(KILLS)),15,$(KILLS)) $(if $(SEED),--seed $(SEED)) || exit 1; done
 
 spark-transactions-soak: venv ## exactly once from Kafka through Spark to Kafka: 12 kill -9 of drivers, executors and members, on Coterie and on Apache Kafka (KILLS=12, SEED=)
 	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_batch_commits.py tests/spark/test_transactional_sink.py
 	for broker in coterie apache; do PYTHONPATH=tests $(BIN)/python tests/soak/spark_transactions.py --on $$broker --kills $(if $(filter 300,$(KILLS)),12,$(KILLS)) $(if $(SEED),--seed $(SEED)) || exit 1; done
 
-migrate-soak: venv ## coterie migrate to three Apache Kafka brokers under load, killed twice; a group of three libraries moves (KILLS=2, SEED=); needs Java
+migrate-soak: venv ## coterie migrate to three Apache Kafka brokers under load, killed twice; a group of three libraries moves; then Kafka to Kafka with TLS and SASL on Spark (KILLS=2, SEED=); needs Java
 	PYTHONPATH=tests $(BIN)/python tests/soak/migrate.py --kills $(if $(filter 300,$(KILLS)),2,$(KILLS)) $(if $(SEED),--seed $(SEED))
 
 cluster-soak: venv ## three Apache Kafka brokers restarted, killed, elected uncleanly; groups of four libraries lose nothing (MINUTES=, SEED=)

@@ -16,6 +16,7 @@ and not counted.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -30,15 +31,19 @@ from measured import Process, coterie_serve, rss_mib, write_results
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from coterie.client.admin import LATEST, checked
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer.producer import Producer
+from coterie.client.types import TopicPartition
 from coterie.spark import TransactionalSink
 from spark_connector import connector
 
 PARTITIONS = 8
 VALUE = bytes(range(33, 126)) + b"0123456"
 IDLE_S = 8
+BATCHES_WITHIN_S = 400
+MANY_PARTITIONS = 5_000
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -216,9 +221,13 @@ def last_offset_bytes(checkpoint: str) -> int:
 
 
 def small_batches(spark: SparkSession, jvm: int, address: str, count: int, folder: str) -> dict[str, Any]:
-    """CPU of each batch of one record, and memory, by fifths of the run: they stay the same if nothing piles up."""
+    """Time, CPU and memory of batches of one record, by hundreds: they stay the same if nothing piles up.
+
+    Spark's own source, for comparison, has a fifth of the batches. The time for both is limited.
+    """
     found: dict[str, Any] = {}
-    for who in ("kafka", "coterie in a group"):
+    ends_at = time.perf_counter() + BATCHES_WITHIN_S
+    for who, batches in (("kafka", count // 5), ("coterie in a group", count)):
         topic = f"small-{len(found)}"
         with Admin(bootstrap_servers=address) as admin:
             admin.create_topics([NewTopic(topic, 2)])
@@ -226,19 +235,35 @@ def small_batches(spark: SparkSession, jvm: int, address: str, count: int, folde
             producer.send(topic, VALUE, partition=0)
             producer.flush()
             query = start(spark, who, address, topic, folder)
-            fifths = []
-            for _ in range(5):
+            hundreds: list[dict[str, float]] = []
+            while len(hundreds) < batches // 100 and time.perf_counter() < ends_at:
                 cpu = cpu_s(jvm)
-                for _ in range(count // 5):
-                    through_ms(query, producer, topic)
-                each_ms = (cpu_s(jvm) - cpu) / (count // 5) * 1_000
+                waits = [through_ms(query, producer, topic) for _ in range(100)]
+                each_ms = (cpu_s(jvm) - cpu) / 100 * 1_000
                 planning = [pid for pid in descendants(jvm) if b"streaming_source_runner" in command(pid)]
                 mib = sum(rss_mib(pid) for pid in planning)
-                fifths.append({"cpu ms/batch": round(each_ms, 1), "MiB of the process that plans": round(mib, 1)})
-                print(who, fifths[-1], flush=True)
+                hundreds.append(
+                    {
+                        "ms/batch": round(median(waits), 1),
+                        "cpu ms/batch": round(each_ms, 1),
+                        "MiB of the process that plans": round(mib, 1),
+                        "MiB of the JVM": round(rss_mib(jvm)),
+                    }
+                )
+                print(who, len(hundreds) * 100, hundreds[-1], flush=True)
             query.stop()
-        found[who] = fifths
+        found[who] = hundreds
     return found
+
+
+def topic_created_s(address: str, partitions: int) -> float:
+    """From the request to the moment when all partitions have a leader and answer with their end."""
+    began = time.perf_counter()
+    with Admin(bootstrap_servers=address) as admin:
+        checked(admin.create_topics([NewTopic("many", partitions)]))
+        ends = checked(admin.list_offsets({TopicPartition("many", one): LATEST for one in range(partitions)}))
+    assert len(ends) == partitions
+    return round(time.perf_counter() - began, 2)
 
 
 def command(pid: int) -> bytes:
@@ -255,11 +280,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--compressions", nargs="*", default=["none", "lz4"])
     parser.add_argument("--partitions", type=int, nargs="*", default=[10, 1_000, 5_000], help="of idle queries")
-    parser.add_argument("--batches", type=int, default=500, help="small batches of one query")
-    parser.add_argument("--only", choices=["sinks", "idle", "batches"], help="for sinks no connector is needed")
+    parser.add_argument("--batches", type=int, default=1_000, help="small batches of one query")
+    parser.add_argument(
+        "--only", choices=["read", "write", "sinks", "idle", "batches"], help="sinks needs no connector"
+    )
     parser.add_argument("--json")
     given = parser.parse_args()
-    is_whole = given.only is None
+    load = os.getloadavg()[0]
     figures: dict[str, Any] = {"records": given.records, "bytes_each": len(VALUE), "written": given.written}
     with tempfile.TemporaryDirectory() as folder, Process(coterie_serve("--data", f"{folder}/data")) as broker:
         address = "{}:{}".format(*broker.ready())
@@ -267,8 +294,12 @@ def main() -> None:
         for partitions in given.partitions if given.only in {None, "idle"} else ():
             figures[f"idle, {partitions} partitions"] = idle(spark, jvm, broker, address, partitions, folder)
         if given.batches and given.only in {None, "batches"}:
+            figures[f"a topic of {MANY_PARTITIONS} partitions, created in s"] = topic_created_s(
+                address, MANY_PARTITIONS
+            )
+            print(figures, flush=True)
             figures["small batches"] = small_batches(spark, jvm, address, given.batches, folder)
-        for compression in given.compressions if is_whole else ():
+        for compression in given.compressions if given.only in {None, "read"} else ():
             topic = f"topic-{compression}"
             fill(address, topic, given.records, compression)
             for source in ("kafka", "coterie"):
@@ -279,7 +310,7 @@ def main() -> None:
                 read(spark, source, address, topic).write.format("noop").mode("overwrite").save()
 
             figures[f"read, {compression}"] = in_turn(spark, jvm, given.runs, to_nowhere)
-        if given.written and is_whole:
+        if given.written and given.only in {None, "write"}:
             rows = rows_to_write(spark, given.written)
             with Admin(bootstrap_servers=address) as admin:
                 admin.create_topics([NewTopic("written", PARTITIONS)])
@@ -294,7 +325,17 @@ def main() -> None:
             figures[name] = exactly_once(spark, jvm, address, given.written, min(given.runs, 3))
             print(name, figures[name]["ratio"], flush=True)
         spark.stop()
-    write_results(given.json, figures)
+    figures["load at the start of"] = {given.only or "all": round(load, 2)}
+    write_results(given.json, with_others(given.json, figures) if given.only else figures)
+
+
+def with_others(path: str | None, figures: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of a part together with those of the others, if there is a file of results."""
+    if path is None or not Path(path).exists():
+        return figures
+    others = json.loads(Path(path).read_text())
+    loads = "load at the start of"
+    return {**others, **figures, loads: {**others.get(loads, {}), **figures[loads]}}
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 VERSION = "4.3.1"
-CLUSTER_ID = "Q290ZXJpZSBpbiB0ZXN0cw"  # any 16 bytes in URL-safe base64
+CLUSTER_ID = "Q290ZXJpZSBpbiB0ZXN0cw"
+"""Any 16 bytes in URL-safe base64."""
 STARTS_WITHIN_SECONDS = 300
 STOPS_WITHIN_SECONDS = 60
 PAUSE_SECONDS = 0.1
@@ -186,6 +187,8 @@ class ApacheKafka:
     those in `features` the level that is given.
     """
 
+    cluster_id = CLUSTER_ID
+
     def __init__(
         self,
         properties: Mapping[str, str] | None = None,
@@ -233,7 +236,7 @@ class ApacheKafka:
         try:
             self._write_properties()
             config = self.home / "server.properties"
-            options: list[str | Path] = ["-t", CLUSTER_ID, "-c", config, *self._format_options()]
+            options: list[str | Path] = ["-t", self.cluster_id, "-c", config, *self._format_options()]
             run_java("kafka.tools.StorageTool", "format", *options, flags=QUICK if self.flags else None)
             self.start()
         except BaseException:

@@ -85,6 +85,8 @@ def _what_retention_deletes_is_no_difference(here: str, there: str) -> None:
 
 
 def _a_second_migration_is_refused(here: str, there: str) -> None:
+    refused = run(here, there, "status", "--spark")
+    assert refused.returncode and "--spark is for copy and verify, not for status" in refused.stderr
     refused = run(here, there, "--name", "another")
     assert refused.returncode == 1 and "orders is in the target already and has records" in refused.stderr
     with Admin(bootstrap_servers=there) as admin:

@@ -85,6 +85,7 @@ NEEDS = {
 """What is missing, and how to come by it; ZooKeeper lacks Java or pyspark, and a migration its clusters."""
 OF_EXTRAS = (
     *("coterie.adapters.", "coterie.spark.", "coterie.history."),
+    *("coterie.migration.range_copy", "coterie.migration.spark_jobs"),
     *("coterie.cli.demo.", "coterie.testing.plugin", "coterie.web.app", "pyspark_coterie"),
 )
 MAY_BE_MISSING = {"aiokafka", "kafka", "kazoo", "numpy", "pandas", "pyarrow", "pyspark", "pytest", "starlette"}

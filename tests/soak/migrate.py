@@ -12,6 +12,9 @@ Held at the end:
 - the offsets of all groups name the same records in both clusters;
 - the group has read every record; those that it has read twice are counted;
 - a Spark query goes on in the target with its checkpoint, and reads every record once.
+
+Then Apache Kafka is moved to Apache Kafka, both with TLS and SASL, by `coterie migrate --spark`, which is killed and
+started again. The same is held.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from apache_kafka import why_not
 from clients.libraries import TESTS
 from coterie import Admin, Broker, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition, checked
 from coterie.client.types import Record
+from secured_kafka import SHARED, USERS, SecuredKafka
 from soak.cluster import Member
 from soak.kafka_cluster import KafkaCluster
 
@@ -133,11 +137,11 @@ def start(source: str, target: str, *words: str, stderr: int | None = None) -> s
     return subprocess.Popen([*COTERIE, *words, "--from", source, "--to", target], stderr=stderr)
 
 
-def kill_in_the_middle(source: str, target: str, wait_s: float) -> int:
+def kill_in_the_middle(source: str, target: str, wait_s: float, *words: str, look_at: str | None = None) -> int:
     """Start a copy, and kill it so long after it has begun to write. Returns how many offsets the target has."""
-    with Admin(bootstrap_servers=target) as admin:
+    with Admin(bootstrap_servers=look_at or target) as admin:
         before = _written(admin)
-        copy = start(source, target, "--every", "0.5")
+        copy = start(source, target, "--every", "0.5", *words)
         try:
             wait_until(lambda: _written(admin) > before, "the copy writes")
             time.sleep(wait_s)
@@ -394,20 +398,90 @@ def spark_moves(source: str, target: str, directory: Path) -> list[str]:
     return [f"numbers that the Spark query has not read once: {wrong}"] if wrong else []
 
 
+# --- Kafka to Kafka, on Spark -----------------------------------------------------------------------------------------
+
+BULK = 400_000
+"""How many orders there are at first, so that a kill meets Spark at work."""
+MODULES = {
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+}
+
+
+def client_properties(kafka: SecuredKafka, mechanism: str, file: Path) -> Path:
+    """Write the settings of a client of the listener SASL_SSL."""
+    login = f'username="alice" password="{USERS["alice"]}"'
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f"{MODULES[mechanism]} required {login};",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(kafka.certificates.ca),
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return file
+
+
+def kafka_to_kafka(kills: int, rng: Random, directory: Path) -> list[str]:
+    """Move one Apache Kafka to another by jobs of Spark. A login of the source ends every three seconds."""
+    directory.mkdir()
+    target = SecuredKafka({**SHARED, **SETTINGS})
+    target.cluster_id = "VGhlIHRhcmdldCBpbiBhIA"  # both would have the same
+    with SecuredKafka({**SHARED, **SETTINGS}) as source, target:
+        here, there = source.address_of("PLAINTEXT"), target.address_of("PLAINTEXT")
+        with Admin(bootstrap_servers=here) as admin:
+            checked(admin.create_topics(TOPICS))
+        with Producer(bootstrap_servers=here, linger_ms=5) as producer:
+            for one in range(BULK):
+                producer.send(ORDERS, f"bulk {one}", key=str(one))
+        secured = [kafka.address_of("SASL_SSL") for kafka in (source, target)]
+        files = [
+            client_properties(kafka, mechanism, directory / mechanism)
+            for kafka, mechanism in ((source, "SCRAM-SHA-256"), (target, "PLAIN"))
+        ]
+        words = ["--from-config", str(files[0]), "--to-config", str(files[1])]
+        spark = ["--spark", "--master", "local[2]"]
+        traffic = Traffic(here, rng, pause_s=0.05)
+        traffic.start()
+        for _ in range(kills):
+            by_spark = [*words, *spark, "--spark-from", "1000"]
+            written = kill_in_the_middle(secured[0], secured[1], rng.uniform(0, 2), *by_spark, look_at=there)
+            say(f"killed: {written} offsets in the target")
+        first = run(secured[0], secured[1], "--once", *words, *spark, "--spark-from", "100")
+        say("".join(f"\n  {line}" for line in first.stderr.splitlines() if line.startswith("coterie:")))
+        traffic.end()
+        last = run(secured[0], secured[1], "--once", *words)
+        ours, copies = contents(here), contents(there)
+        count, problems = offset_differences(here, there, READERS, ours, copies)
+        problems += record_differences(ours, copies)
+        own = run(secured[0], secured[1], "verify", *words, *spark)
+        say(f"{sum(map(len, ours.values()))} records and {count} offsets compared")
+        say(f"coterie migrate verify --spark:\n{own.stdout}")
+        if "records copied by Spark" not in first.stderr:
+            problems.append("Spark has copied nothing")
+        ended = [one for one in (first, last, own) if one.returncode]
+        return problems + [f"coterie migrate ended with {one.returncode}: {one.stderr}" for one in ended]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--only", choices=["kafka-to-kafka"])
     options = parser.parse_args()
     if why_not():
         print(f"not run: {why_not()}")
         return 1
     say(f"seed {options.seed}")
-    with tempfile.TemporaryDirectory() as directory, KafkaCluster() as cluster, Broker(settings=SETTINGS) as broker:
-        say("three brokers of Apache Kafka are up")
-        rng = Random(options.seed)
-        problems = soak(broker.bootstrap_servers, cluster, options.kills, rng, Path(directory))
-        problems += spark_moves(broker.bootstrap_servers, cluster.bootstrap, Path(directory, "spark"))
+    rng, problems = Random(options.seed), list[str]()
+    with tempfile.TemporaryDirectory() as directory:
+        if options.only is None:
+            with KafkaCluster() as cluster, Broker(settings=SETTINGS) as broker:
+                say("three brokers of Apache Kafka are up")
+                problems += soak(broker.bootstrap_servers, cluster, options.kills, rng, Path(directory))
+                problems += spark_moves(broker.bootstrap_servers, cluster.bootstrap, Path(directory, "spark"))
+        say("Apache Kafka to Apache Kafka, on Spark")
+        problems += kafka_to_kafka(options.kills, rng, Path(directory, "kafka"))
     for problem in problems[:20]:
         print(f"  {problem}")
     say(f"killed {options.kills} times: {len(problems)} problems")

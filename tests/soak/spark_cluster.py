@@ -1,12 +1,12 @@
 """A member of a group on a standalone cluster of Spark: master and two workers, each a process, by kill -9.
 
-    make spark-soak
-    PYTHONPATH=tests python tests/soak/spark_cluster.py --kills 8 --seed 7
+    make spark-soak                                        ten minutes and 15 kills on Coterie, the same on Apache Kafka
+    PYTHONPATH=tests python tests/soak/spark_cluster.py --minutes 3 --kills 5 --seed 7 --on apache
 
 Killed are an executor, a worker with its executors, the driver, the process of the source, which is the member, and an
 ordinary consumer that is the other member. Speculation is on; how many tasks ran twice is not counted. Checked at the
-end: nothing is missing, and what is twice was in a batch under way when its reader was killed. An executor or a worker
-costs nothing.
+end: nothing is missing; what is twice was in a batch under way when its reader was killed, so an executor or a worker
+costs nothing; within the application nothing is twice at all; and no partition was worked on by two members at once.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from coterie.client.admin.admin_types import NewTopic
 from soak.spark_members import PARTITIONS, TOPIC, Application, Member, Plain, Writing, broker
 from soak.spark_members import committed as committed_offsets
 from soak.spark_transactions import kill_hard, processes_of
+from soak.stretches import overlaps
 
 __all__ = ["soak"]
 
@@ -143,7 +144,7 @@ def strike(what: str, cluster: Cluster, spark: OnCluster, plain: Plain, rng: Ran
     return True
 
 
-def soak(where: str, kills: int, seed: int) -> Counter[str]:
+def soak(where: str, minutes: float, kills: int, seed: int) -> Counter[str]:
     rng = Random(seed)
     happened: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name, broker(where) as address, Admin(bootstrap_servers=address) as admin:
@@ -156,12 +157,14 @@ def soak(where: str, kills: int, seed: int) -> Counter[str]:
             spark.start()
             until_at_work(spark)
             plain.start()
+            began = time.monotonic()
             for number in range(kills):
-                time.sleep(rng.uniform(1, 4))
+                time.sleep(max(began + minutes * 60 * number / kills - time.monotonic(), 0) + rng.uniform(1, 4))
                 what = KILLED[number % len(KILLED)]
                 happened[what if strike(what, cluster, spark, plain, rng) else f"no {what}"] += 1
-                print(f"kill -9: {what}", flush=True)
+                print(f"{time.monotonic() - began:.0f} s: kill -9: {what}", flush=True)
                 until_at_work(spark)
+            time.sleep(max(began + minutes * 60 - time.monotonic(), 0))
             written = writing.end()
             ends_at = time.monotonic() + WITHIN_S
             while committed_offsets(admin) < len(written):
@@ -183,25 +186,33 @@ def _judge(members: list[Member], written: set[tuple[int, int]], happened: Count
     seen = Counter(place for member in members for place in member.seen())
     twice = {place for place, count in seen.items() if count > 1}
     under_way = set().union(*(member.under_way for member in members))
+    stretches = [each for member in members for each in member.stretches()]
     outcome = {
         "records": len(written),
+        "kills": happened.total(),
         **happened,
         "missing": len(written - seen.keys()),
         "strange": len(seen.keys() - written),
         "twice": len(twice),
         "twice and not under way in a kill": len(twice - under_way),
+        "twice within the application": sum(count > 1 for count in Counter(members[0].seen()).values()),
+        "two at once": len(overlaps(stretches)),
+        **{f"stretches of {member.name}": len(member.stretches()) for member in members},
     }
     print(json.dumps(outcome), flush=True)
     assert not outcome["missing"] and not outcome["strange"] and not twice - under_way, outcome
+    assert not outcome["twice within the application"], outcome
+    assert not overlaps(stretches), overlaps(stretches)[:10]
     assert all(member.seen() for member in members)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", choices=["coterie", "apache"], default="coterie")
-    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--kills", type=int, default=15)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
+    print(f"seed {given.seed} on {given.on}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    soak(given.on, given.kills, given.seed)
+    soak(given.on, given.minutes, given.kills, given.seed)

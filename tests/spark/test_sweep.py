@@ -13,7 +13,8 @@ import pytest
 
 from clients.harness import wait_until
 from coterie.forecast import Crashes, Question, parse_group, simulate_group
-from coterie.spark.sweep import PART_ROWS, SCHEMA, Table, sizes, with_retries
+from coterie.spark.sweep import PART_ROWS, SCHEMA, Table, sizes
+from coterie.spark.task_jobs import with_retries
 from coterie.structs import asdict
 from spark.conftest import in_the_soak
 

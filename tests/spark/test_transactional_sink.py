@@ -155,7 +155,19 @@ def test_the_offsets_of_a_group_are_in_the_transaction(
     found = checked(topic.admin.list_group_offsets(topic.name)).values()
     assert {note.in_transaction for each in found if each and (note := CommitNote.parse(each.metadata))} == {True}
     assert sorted(map(int, seen(bootstrap, f"{topic.name}-out"))) == list(range(60))
+    said = "\n".join(job_descriptions(spark))
+    assert (
+        f"batch = 1<br/>writes {topic.name}-out in a transaction of {topic.name}<br/>reads {topic.name}-0 up to "
+        in said
+    )
+    assert re.search(rf"of group {topic.name}, generation \d", said)
     topic.close()
+
+
+def job_descriptions(spark: SparkSession) -> list[str]:
+    """Return what Spark's UI shows of jobs; it has them without the UI, too."""
+    jobs = spark._jsc.sc().statusStore().jobsList(None)
+    return [str(jobs.apply(at).description().getOrElse(None)) for at in range(jobs.size())]
 
 
 @in_the_soak

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
+from types import MappingProxyType
 
 import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
+import coterie
 from coterie.spark import OffsetCommitter
 from spark.conftest import QUIET, in_the_soak, needs_java
 from spark.topics import Topic, until
@@ -25,15 +30,22 @@ HERE = Path(__file__).parent
 WITHIN_S = 280
 
 
-def spark_submit(script: Path, *args: str, conf: dict[str, str]) -> str:
+def spark_submit(
+    script: Path,
+    *args: str,
+    conf: dict[str, str],
+    environment: Mapping[str, str] = MappingProxyType({}),
+    cwd: Path | None = None,
+) -> str:
     """Spark's own launcher; what the job printed."""
     command = [str(Path(sys.executable).with_name("spark-submit"))]
     for name, text in (QUIET | conf).items():
         command += ["--conf", f"{name}={text}"]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    whole = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"} | dict(environment)
     done = subprocess.run(
         [*command, str(script), *args],
-        env=environment,
+        env=whole,
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=WITHIN_S,
@@ -132,3 +144,54 @@ def test_a_query_is_started_from_a_thread_and_from_a_running_loop(
         spark.streams.removeListener(committer)
     assert topic.committed("g") == topic.committed("lag") == 100
     assert numbers(tmp_path) == list(range(100))
+
+
+@in_the_soak
+@needs_java
+@pytest.mark.parametrize(("master", "executors"), [("local[2]", 1), ("local-cluster[2,1,1024]", 3)])
+def test_an_archive_brings_it_to_machines_that_have_spark_alone(
+    topic: Topic, tmp_path: Path, master: str, executors: int
+) -> None:
+    """As docs/spark.md has it. `site` is a directory of the driver, and what executors unpack where they run."""
+    topic.write(200)
+    python = python_with(tmp_path / "env", LIBRARIES_OF_SPARK)
+    without = subprocess.run([python, "-c", "import coterie"], capture_output=True, text=True, check=False)
+    assert "No module named 'coterie'" in without.stderr
+    site = installed(tmp_path / "site")
+    conf = {
+        "spark.master": master,
+        "spark.executor.memory": "512m",
+        "spark.archives": f"{shutil.make_archive(str(site), 'gztar', site)}#site",
+        "spark.executorEnv.PYTHONPATH": "site",
+    }
+    args = topic.address, topic.name, str(tmp_path)
+    environment = {"PYSPARK_PYTHON": str(python), "PYTHONPATH": "site"}
+    said = spark_submit(HERE / "submitted_job.py", *args, conf=conf, environment=environment, cwd=tmp_path)
+    assert said.split() == [master, str(executors)]
+    assert numbers(tmp_path) == list(range(200))
+    assert topic.committed("g") == 200
+
+
+PACKAGES = ["cramjam", "crc32c", f"crc32c-{version('crc32c')}.dist-info", "msgspec"]
+LIBRARIES_OF_SPARK = ["pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "pandas", "pandas.libs", "dateutil", "pytz"]
+
+
+def installed(site: Path) -> Path:
+    """Make what `pip install --target` makes, as far as a query needs it, without the network."""
+    ours = Path(coterie.__file__).parent
+    shutil.copytree(ours, site / "coterie", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ours.parent / "pyspark_coterie.py", site)
+    for name in PACKAGES:
+        shutil.copytree(Path(sysconfig.get_path("purelib"), name), site / name)
+    return site
+
+
+def python_with(folder: Path, names: Sequence[str]) -> Path:
+    """Make an environment that has these modules of this one, and no others."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    for name in names:
+        there = Path(sysconfig.get_path("purelib"), name)
+        if there.exists():
+            (packages / name).symlink_to(there)
+    return folder / "bin" / "python"

@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import NamedTuple
 
 import typer
 
 from coterie.cli.options import CONNECT_MS, CommandError
 from coterie.cli.output import Rows, complain, show
 from coterie.cli.stopping import stoppable
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
+from coterie.extras import how_to_install
+from coterie.java import why_no_java
 from coterie.migration.clusters import Selection
+from coterie.migration.compare import Compared
 from coterie.migration.copier import CopyStatus, MigrationOptions, copy_until
 from coterie.migration.groups import GroupStatus
 from coterie.migration.inspection import TopicStatus, planned, verified
@@ -129,12 +135,14 @@ class ProgressLines:
             self._has_line = False
 
 
-def copy(options: MigrationOptions, _output: str) -> None:
+def copy(options: MigrationOptions, _output: str, spark: OnSpark | None = None) -> None:
     """Copy until a signal, or with --once until the end."""
     _connect(options)
     _end_with(list(_planned(options).conflicts.values()))
     lines = ProgressLines()
     with stoppable() as stop:
+        if spark is not None:
+            _jobs().copy_with_spark(options, spark.master, spark.least, lambda: stop.asked, note)
         note("copying" + ("" if options.once else "; Ctrl-C ends it, and the next start goes on"))
         status = copy_until(options, lambda: stop.asked, lines.note, lines.show)
         lines.end()
@@ -166,14 +174,14 @@ def _group_row(one: GroupStatus) -> tuple[str, str, None, int, str, str, str]:
 # --- verify -----------------------------------------------------------------------------------------------------------
 
 
-def verify(options: MigrationOptions, output: str) -> None:
+def verify(options: MigrationOptions, output: str, spark: OnSpark | None = None) -> None:
     """Compare all copied records. The exit status is 1 if one differs."""
     _connect(options)
     rows: list[tuple[str | int | None, ...]] = []
     problems: list[str] = []
     unknown = 0
     is_terminal = sys.stderr.isatty()
-    for (topic, partition), found in verified(options.source, options.target, options.selection, options.name):
+    for (topic, partition), found in _verified(options, spark):
         result = "equal" if found.is_equal else f"{found.differences} differences"
         sums = found.source_checksum, found.target_checksum
         rows.append((topic, partition, found.compared, *sums, found.only_source, found.only_target, result))
@@ -192,9 +200,50 @@ def verify(options: MigrationOptions, output: str) -> None:
     _end_with(problems)
 
 
+def _verified(options: MigrationOptions, spark: OnSpark | None) -> Iterator[tuple[TopicPartition, Compared]]:
+    what = options.source, options.target, options.selection, options.name
+    return verified(*what) if spark is None else _jobs().verified_with_spark(*what, spark.master, note)
+
+
 STEPS: Mapping[str, Callable[[MigrationOptions, str], None]] = {
     "plan": plan,
     "copy": copy,
     "status": status,
     "verify": verify,
 }
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+class OnSpark(NamedTuple):
+    """How a step uses Spark."""
+
+    master: str | None
+    least: int
+    """The offsets that wait in a partition that Spark copies."""
+
+
+ON_SPARK: Mapping[str, Callable[[MigrationOptions, str, OnSpark], None]] = {"copy": copy, "verify": verify}
+
+
+def _jobs() -> ModuleType:
+    """Return the module that runs the jobs, or say what is missing."""
+    try:
+        from coterie.migration import spark_jobs
+    except ImportError as missing:
+        raise CoterieError(f"{missing}: --spark needs Spark, and Java 17 or later: {how_to_install('spark')}") from None
+    no_java = why_no_java("Spark", 17)
+    if no_java is not None:
+        raise CoterieError(no_java)
+    return spark_jobs
+
+
+def run(step: str, options: MigrationOptions, output: str, spark: OnSpark | None) -> None:
+    """Run a step."""
+    if spark is None:
+        STEPS[step](options, output)
+    elif step in ON_SPARK:
+        ON_SPARK[step](options, output, spark)
+    else:
+        raise CommandError(f"--spark is for {' and '.join(ON_SPARK)}, not for {step}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 plan_app = typer.Typer(
     no_args_is_help=True,
     help="Forecast what a change will cost a consumer group, before you make it.\n\n"
-    "It simulates the group with Coterie's broker and consumers in virtual time, many times with other chances, and "
+    "It simulates the group with Coterie's broker and consumers in virtual time, once for each seed, and "
     "prints the median of each cost, with p10 and p90. Ctrl-C prints the answer from the worlds so far.\n\n"
     "Begin with a file that describes the group (docs/plan.md), or let 'coterie plan group' measure one.\n\n"
     "Try it: coterie plan deploy group.toml --compare usual",
@@ -176,11 +176,13 @@ def scale(
 @_asks
 def autoscale(
     threshold: Annotated[int, typer.Option(min=1, help="Lag, in records, for one member.")],
-    every: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time between two looks.")] = 30.0,
-    cool_down: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Before members go.")] = 300.0,
+    every: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time between two checks of the lag.")] = 30.0,
+    cool_down: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Time to wait before members are removed.")
+    ] = 300.0,
     least: Annotated[int, typer.Option("--min", min=1, help="The fewest members.")] = 1,
     most: Annotated[int, typer.Option("--max", min=1, help="The most members.")] = 100,
-    surge: Annotated[float, typer.Option(min=0, help="Factor for the records at first.")] = 3.0,
+    surge: Annotated[float, typer.Option(min=0, help="Factor for the record rate at the start.")] = 3.0,
     surge_minutes: Annotated[float, typer.Option(min=0, help="Its duration.")] = 5.0,
     minutes: Annotated[float, typer.Option(min=1, help="Simulated time.")] = 20.0,
 ) -> Change:
@@ -264,7 +266,7 @@ def tune(
     batch: Batch = 1,
     pause: Pause = 10.0,
     crash: Annotated[bool, typer.Option("--crash/--no-crash", help="A member crashes after the deploy.")] = True,
-    minimize: Annotated[str, typer.Option(metavar="COST", help="The cost to make small.")] = "unread_s",
+    minimize: Annotated[str, typer.Option(metavar="COST", help="The cost to minimize.")] = "unread_s",
     group: Group = None,
     ledger: Ledger = None,
     bootstrap: Bootstrap = None,
@@ -316,7 +318,7 @@ def group_command(
     ledger: Ledger = None,
     bootstrap: Bootstrap = None,
     config: Config = None,
-    seconds: Annotated[float, typer.Option("--for", min=1, help="Measure a live group for so many seconds.")] = 10.0,
+    seconds: Annotated[float, typer.Option("--for", min=1, help="Seconds to measure a live group.")] = 10.0,
 ) -> None:
     """Print a group as a file for the other commands: what was measured, and what is assumed.
 

@@ -67,12 +67,18 @@ class Side:
         return Admin(AdminSettings.load(self.properties, (), CLIENT, bootstrap_servers=self.bootstrap))
 
     def consumer(self) -> Consumer:
-        """Return a consumer that reads committed records and belongs to no group."""
-        return Consumer(ConsumerSettings.load(self.properties, (), READING, bootstrap_servers=self.bootstrap))
+        return Consumer(self.consumer_settings())
+
+    def consumer_settings(self) -> ConsumerSettings:
+        """Return the settings of a consumer that reads committed records and belongs to no group."""
+        return ConsumerSettings.load(self.properties, (), READING, bootstrap_servers=self.bootstrap)
 
     def producer(self, transactional_id: str, compression: str) -> Producer:
+        return Producer(self.producer_settings(transactional_id, compression))
+
+    def producer_settings(self, transactional_id: str, compression: str) -> ProducerSettings:
         more = {"transactional_id": transactional_id, "compression_type": compression}
-        return Producer(ProducerSettings.load(self.properties, (), WRITING, bootstrap_servers=self.bootstrap, **more))
+        return ProducerSettings.load(self.properties, (), WRITING, bootstrap_servers=self.bootstrap, **more)
 
 
 @dataclass(frozen=True)
@@ -216,20 +222,33 @@ def create_progress_topic(admin: Admin, name: str, replication_factor: int) -> N
 
 def stored_progress(side: Side, name: str) -> Progress:
     """Read the progress of a migration."""
+    return progress_and_end(side, name)[0]
+
+
+def progress_and_end(side: Side, name: str) -> tuple[Progress, int]:
+    """Read the progress of a migration. Return the offset behind what was read, too."""
     with side.admin() as admin:
         if name not in {one.name for one in admin.list_topics()}:
             raise CoterieError(f"the target has no topic {name}: no migration of that --name has begun")
     with side.consumer() as consumer:
         place = TopicPartition(name, 0)
         begin = consumer.beginning_offsets([place])[place]
-        return read_progress((one.key, one.value) for one in records_since(consumer, place, begin))
+        progress = read_progress((one.key, one.value) for one in records_since(consumer, place, begin))
+        return progress, consumer.position(place)
 
 
-def records_since(consumer: Consumer, partition: TopicPartition, begin: int) -> Iterator[Record]:
-    """Return the records of a partition from an offset to the end that it has now."""
+def records_since(
+    consumer: Consumer, partition: TopicPartition, begin: int, until: int | None = None
+) -> Iterator[Record]:
+    """Return the records of a partition from an offset to the end that it has now.
+
+    With `until`, only those before that offset are certain to be returned.
+    """
     consumer.assign([partition])
     consumer.seek(partition, begin)
     end = consumer.end_offsets([partition])[partition]
+    if until is not None:
+        end = min(end, until)
     while consumer.position(partition) < end:
         yield from consumer.poll(POLL_S)
 

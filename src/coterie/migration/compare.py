@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from coterie.migration.translation import Segment
 from coterie.protocol.records import Record
@@ -35,9 +35,46 @@ def contents(record: Record) -> bytes:
     return struct.pack(">qI", record.timestamp, len(parts)) + b"".join(sized)
 
 
+class Compared(NamedTuple):
+    """The result for one partition, or for a piece of one. The fields are those of a `Comparison`."""
+
+    compared: int = 0
+    only_source: int = 0
+    only_target: int = 0
+    not_compared: int = 0
+    differences: int = 0
+    source_checksum: str = ""
+    target_checksum: str = ""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.differences and self.source_checksum == self.target_checksum
+
+
+def merged(pieces: Sequence[Compared]) -> Compared:
+    """Return the result for a partition, of pieces in their order. The checksum of several is that of theirs."""
+    if len(pieces) == 1:
+        return pieces[0]
+    source, target = _checksum(), _checksum()
+    for one in pieces:
+        source.update(one.source_checksum.encode())
+        target.update(one.target_checksum.encode())
+    return Compared(
+        compared=sum(one.compared for one in pieces),
+        only_source=sum(one.only_source for one in pieces),
+        only_target=sum(one.only_target for one in pieces),
+        not_compared=sum(one.not_compared for one in pieces),
+        differences=sum(one.differences for one in pieces),
+        source_checksum=source.hexdigest(),
+        target_checksum=target.hexdigest(),
+        problems=tuple([problem for one in pieces for problem in one.problems][:MOST_PROBLEMS]),
+    )
+
+
 @dataclass
 class Comparison:
-    """The result for one partition."""
+    """The comparison of one partition, while it is made."""
 
     compared: int = 0
     """Records that both sides have."""
@@ -61,6 +98,10 @@ class Comparison:
     @property
     def is_equal(self) -> bool:
         return not self.differences and self.source_checksum == self.target_checksum
+
+    def result(self) -> Compared:
+        counts = self.compared, self.only_source, self.only_target, self.not_compared, self.differences
+        return Compared(*counts, self.source_checksum, self.target_checksum, tuple(self.problems))
 
     def add(self, source: Record, target: Record) -> None:
         one, other = contents(source), contents(target)

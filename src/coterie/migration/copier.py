@@ -49,6 +49,7 @@ from coterie.migration.progress import (
     group_entry,
     migration_entry,
     position_entry,
+    spark_entry,
     topic_entry,
 )
 from coterie.migration.translation import Segment, segments_of
@@ -74,6 +75,11 @@ PASSING = (
 """Errors, beside the retriable ones, after which a new session may succeed."""
 
 Note = Callable[[str], None]
+
+
+def transactional_id(name: str, partition: TopicPartition) -> str:
+    """Return the transactional id of the tasks that copy a partition."""
+    return f"{name}-{partition.topic}-{partition.partition}"
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,8 @@ class CopySession:
             stack.callback(self._close_producer)
             self._producer.init_transactions()
             self._progress = stored_progress(options.target, options.name)
+            if self._progress.spark_run is not None:
+                self._end_jobs()
             if self._progress.source not in (None, source_id):
                 raise CoterieError(
                     f"{options.name} in the target has the progress of a migration from the cluster "
@@ -215,6 +223,32 @@ class CopySession:
     def _close_producer(self) -> None:
         with suppress(KafkaError):  # the error that ended the session is raised
             self._producer.close(timeout=5)
+
+    # --- jobs of Spark
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return where the partitions end that are copied."""
+        return self._consumer.end_offsets(self._reading)
+
+    def begin_jobs(self, run: str) -> None:
+        """Say in the progress that tasks copy."""
+        self._write([spark_entry(run)])
+
+    def _end_jobs(self) -> None:
+        """Say in the progress that no task copies any more, fence those that do, and read the progress again.
+
+        A task that begins after this finds another token, so that no two copy the same records.
+        """
+        self._write([spark_entry(None)])
+        with self._options.source.admin() as admin:
+            topics = source_topics(admin, self._progress.topics.__contains__)
+        names = [
+            transactional_id(self._options.name, TopicPartition(name, one))
+            for name, topic in topics.items()
+            for one in range(topic.partitions)
+        ]
+        checked(self._target.fence_producers(names))
+        self._progress = stored_progress(self._options.target, self._options.name)
 
     # --- the loop
 

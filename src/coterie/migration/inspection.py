@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coterie.client.admin import LATEST, Admin, checked
 from coterie.client.types import TopicPartition
@@ -19,10 +19,11 @@ from coterie.migration.clusters import (
     stored_progress,
     target_topics,
 )
-from coterie.migration.compare import Comparison, compare
+from coterie.migration.compare import Compared, Comparison, compare
 from coterie.migration.groups import GroupStatus
 from coterie.migration.plan import Plan, SourceTopic, configs_for_later, make_plan
 from coterie.migration.progress import Progress
+from coterie.migration.translation import Segment
 
 
 @dataclass(frozen=True)
@@ -86,20 +87,31 @@ def _behind(admin: Admin, progress: Progress, topics: dict[str, SourceTopic]) ->
     return behind
 
 
-def verified(
-    source: Side, target: Side, selection: Selection, name: str
-) -> Iterator[tuple[TopicPartition, Comparison]]:
-    """Read all copied records on both sides and compare them, partition by partition."""
+class VerifiedPartition(NamedTuple):
+    """The copies in a partition that both sides still have."""
+
+    partition: TopicPartition
+    segments: tuple[Segment, ...]
+    is_compacted: bool
+
+
+def partitions_to_verify(source: Side, target: Side, selection: Selection, name: str) -> Iterator[VerifiedPartition]:
+    """Return what is to be compared, partition by partition."""
     progress = stored_progress(target, name)
-    with ExitStack() as stack:
-        here, there = stack.enter_context(source.admin()), stack.enter_context(target.admin())
-        ours, copies = stack.enter_context(source.consumer()), stack.enter_context(target.consumer())
+    with source.admin() as here, target.admin() as there:
         topics = _copied_topics(here, progress, selection)
         for one in _partitions(topics):
             starts = log_starts(here, [one])[one], log_starts(there, [one])[one]
             segments = progress.table(one).since(*starts)
+            yield VerifiedPartition(one, tuple(segments), topics[one.topic].is_compacted)
+
+
+def verified(source: Side, target: Side, selection: Selection, name: str) -> Iterator[tuple[TopicPartition, Compared]]:
+    """Read all copied records on both sides and compare them, partition by partition."""
+    with source.consumer() as ours, target.consumer() as copies:
+        for one, segments, is_compacted in partitions_to_verify(source, target, selection, name):
             if not segments:
-                yield one, Comparison()
+                yield one, Comparison().result()
                 continue
             records = records_since(ours, one, segments[0].source), records_since(copies, one, segments[0].target)
-            yield one, compare(*records, segments, is_compacted=topics[one.topic].is_compacted)
+            yield one, compare(*records, segments, is_compacted=is_compacted).result()

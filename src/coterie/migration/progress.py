@@ -19,7 +19,7 @@ MOST_SEGMENTS = 200_000
 """How many segments are kept in memory, of all partitions."""
 FEWEST_SEGMENTS = 1_000
 """How many segments each partition may have in any case."""
-MIGRATION, TOPIC, CHUNK, POSITION, GROUP = "migration", "topic", "chunk", "position", "group"
+MIGRATION, TOPIC, CHUNK, POSITION, GROUP, SPARK = "migration", "topic", "chunk", "position", "group", "spark"
 
 Entry = tuple[bytes, bytes]
 """Key and value of a record."""
@@ -50,12 +50,13 @@ class Progress:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """How far the source was read, where that is more than the last copied record: markers and gaps follow it."""
     groups: dict[str, dict[TopicPartition, WrittenOffset]] = field(default_factory=dict)
+    spark_run: str | None = None
+    """The token of the run whose tasks copy; None if there are none."""
 
     def table(self, partition: TopicPartition) -> OffsetTable:
         """Return the table of a partition; a new one is empty."""
         if partition not in self.tables:
-            limit = max(MOST_SEGMENTS // (len(self.tables) + 1), FEWEST_SEGMENTS)
-            self.tables[partition] = OffsetTable(limit=limit)
+            self.tables[partition] = OffsetTable(limit=segments_each(len(self.tables) + 1))
         return self.tables[partition]
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -63,6 +64,11 @@ class Progress:
         table = self.tables.get(partition)
         copied = table.source_end if table is not None and len(table) else None
         return max((one for one in (copied, self.positions.get(partition)) if one is not None), default=None)
+
+
+def segments_each(partitions: int) -> int:
+    """Return how many segments each of so many partitions may have."""
+    return max(MOST_SEGMENTS // max(partitions, 1), FEWEST_SEGMENTS)
 
 
 def read_progress(entries: Iterable[tuple[bytes | None, bytes | None]]) -> Progress:
@@ -86,9 +92,11 @@ def read_progress(entries: Iterable[tuple[bytes | None, bytes | None]]) -> Progr
             elif kind == GROUP:
                 offsets = {TopicPartition(one[0], one[1]): WrittenOffset(one[2], one[3]) for one in said}
                 found.groups[name[0]] = offsets
+            elif kind == SPARK:
+                found.spark_run = said["run"]
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise MalformedError(f"a record with the key {key!r} is not the progress of a migration: {error}") from None
-    limit = max(MOST_SEGMENTS // max(len(chunks), 1), FEWEST_SEGMENTS)
+    limit = segments_each(len(chunks))
     found.tables = {one: OffsetTable(some.values(), limit=limit) for one, some in chunks.items()}
     return found
 
@@ -114,6 +122,10 @@ def position_entry(partition: TopicPartition, position: int) -> Entry:
 
 def group_entry(group_id: str, offsets: Mapping[TopicPartition, WrittenOffset]) -> Entry:
     return _entry([GROUP, group_id], [[*one, *written] for one, written in offsets.items()])
+
+
+def spark_entry(run: str | None) -> Entry:
+    return _entry([SPARK], {"run": run})
 
 
 def _entry(key: list[Any], value: Any) -> Entry:

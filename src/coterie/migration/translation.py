@@ -46,6 +46,16 @@ def segments_of(offsets: Iterable[tuple[int, int]]) -> list[Segment]:
             found[-1] = Segment.exact(last.source, last.target, last.records + 1)
         else:
             found.append(Segment.exact(source, target, 1))
+    return _bounded(found)
+
+
+def segments_of_runs(runs: Iterable[tuple[int, int, int]]) -> list[Segment]:
+    """Return the segments of runs without a gap: where each begins, in the source and in the target, and its length."""
+    return _bounded([Segment.exact(*one) for one in runs])
+
+
+def _bounded(found: list[Segment]) -> list[Segment]:
+    """Merge neighbours if they are too many for a transaction."""
     many = -(-len(found) // MOST_PER_TRANSACTION)
     return [merged(found[at : at + many]) for at in range(0, len(found), many)] if many > 1 else found
 
@@ -88,6 +98,11 @@ class OffsetTable:
 
     def __iter__(self) -> Iterator[Segment]:
         return (one for chunk in self._chunks for one in chunk.segments)
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The chunks as they are stored."""
+        return tuple(self._chunks)
 
     @property
     def records(self) -> int:

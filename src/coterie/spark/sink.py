@@ -22,7 +22,7 @@ from coterie.spark.options import SinkOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchWriter", "StreamWriter", "WrittenRows", "check_schema", "columns_of", "send_rows"]
+__all__ = ["BatchWriter", "StreamWriter", "WrittenRows", "check_schema", "columns_of", "headers_of", "send_rows"]
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _COLUMNS: dict[str, Sequence[DataType]] = {
@@ -86,7 +86,7 @@ def send_rows(producer: ColumnProducer, topic: str, columns: Mapping[str, pa.Arr
         columns["value"],
         keys=columns.get("key"),
         partitions=columns.get("partition"),
-        headers=_headers_of(columns["headers"]) if "headers" in columns else None,
+        headers=headers_of(columns["headers"]) if "headers" in columns else None,
     )
 
 
@@ -107,7 +107,10 @@ def _by_topic(columns: Mapping[str, pa.Array], topic: str | None) -> Iterator[tu
         yield name.as_py(), columns if len(names) == 1 else {each: rows.filter(mine) for each, rows in columns.items()}
 
 
-def _headers_of(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
+def headers_of(column: pa.Array) -> list[list[tuple[str, bytes | None]]] | None:
+    """Return the headers of rows; None if no row has one."""
+    if not len(column.flatten()):
+        return None
     found = [[(each["key"], each["value"]) for each in row or ()] for row in column.to_pylist()]
     if any(name is None for row in found for name, _ in row):
         raise CoterieError("a row has a header whose key is null: a header needs a name. Name it, or leave it out")

@@ -7,7 +7,6 @@ reach the driver as they end. The driver writes them to Parquet, so executors ne
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,10 +23,9 @@ from coterie.errors import CoterieError
 from coterie.forecast.costs import WorldCost
 from coterie.forecast.variants import Outcome, World, outcome_of
 from coterie.spark.pipeline.submit import DEFAULT_MASTER, MOST_STARTS, WORKER_LATE, session
+from coterie.spark.task_jobs import TRIES, with_retries
 from coterie.structs import field_names
 
-TRIES = 8
-"""How often a task is tried. A local master tries a task once unless it is told; a lost executor may cost a try."""
 TASKS_PER_CORE, MOST_WORLDS = 2, 4
 """The size of a job: tasks for each core, and worlds in a task. A small job loses little at Ctrl-C."""
 JOBS_UNDER_WAY = 2
@@ -142,12 +140,6 @@ def sizes(worlds: int, cores: int) -> tuple[int, int]:
     """Return the worlds of a task, and of a job: few if there are few, so that all cores have work to the end."""
     per_task = min(max(worlds // (cores * TASKS_PER_CORE * MOST_WORLDS), 1), MOST_WORLDS)
     return per_task, per_task * TASKS_PER_CORE * cores
-
-
-def with_retries(master: str) -> str:
-    """Return a local master that tries a task again, since local[2] does not."""
-    match = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
-    return master if match is None else f"local[{match[1] or 1},{TRIES}]"
 
 
 _ADVICE = (

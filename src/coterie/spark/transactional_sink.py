@@ -22,7 +22,9 @@ it aborts the transaction, and writes the whole batch again in the next epoch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from html import escape
 from shutil import rmtree
 from tempfile import mkdtemp
 from threading import Lock
@@ -35,7 +37,7 @@ from coterie.client.producer.producer import Producer
 from coterie.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from coterie.errors import ApplicationRecoverableError, CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.settings import SettingsError
-from coterie.spark.batch_commits import RefusedCommitsError, ask_for_commits
+from coterie.spark.batch_commits import BatchCommits, RefusedCommitsError, ask_for_commits
 from coterie.spark.options import SinkOptions, admin_settings
 from coterie.spark.sink import check_schema
 from coterie.spark.transaction_tasks import RESULT, writing
@@ -51,6 +53,9 @@ log = logging.getLogger("coterie.spark")
 
 ATTEMPTS = 3
 """How often a batch is written before the query fails. Spark's own retries come on top, with the next start."""
+JOB_DESCRIPTION = "spark.job.description"
+MOST_DESCRIBED = 10
+"""How many partitions a description has."""
 _REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -72,6 +77,7 @@ class TransactionalSink:
         if given.topic is None:
             raise SettingsError("the option topic is missing: a transactional sink writes to one topic")
         self._topic = given.topic
+        self._transactional_id = transactional_id
         self._settings = given.client
         self._port = port
         self._admin_settings = admin_settings({name.lower(): text for name, text in options.items()})
@@ -128,11 +134,29 @@ class TransactionalSink:
                 log.info("batch %d is in topic %s already", batch_id, self._topic)
                 rows.write.format("noop").mode("overwrite").save()  # a query with state needs it to be computed
                 return
-            self._write_until_committed(rows, batch_id)
+            with self._described(rows.sparkSession.sparkContext, batch_id):
+                self._write_until_committed(rows, batch_id)
             self._next_batch = batch_id + 1
         except BaseException:
             self.close()  # a query that goes on begins with a new producer
             raise
+
+    @contextmanager
+    def _described(self, context: SparkContext, batch_id: int) -> Iterator[None]:
+        """Say in the description of Spark's jobs, which the UI shows, what is written, and what is read in which group.
+
+        The first line is Spark's own. The source says what it reads if its offsets are part of the transaction.
+        """
+        before = context.getLocalProperty(JOB_DESCRIPTION)
+        lines = [before or f"batch = {batch_id}", f"writes {self._topic} in a transaction of {self._transactional_id}"]
+        for source in self._sources:
+            with suppress(RefusedCommitsError):  # the commit will say so
+                lines.append(description_of(ask_for_commits(source)))
+        context.setLocalProperty(JOB_DESCRIPTION, "<br/>".join([lines[0], *map(escape, lines[1:])]))
+        try:
+            yield
+        finally:
+            context.setLocalProperty(JOB_DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
     def _write_until_committed(self, rows: DataFrame, batch_id: int) -> None:
         """Write the batch, and again if its transaction was certainly aborted."""
@@ -209,6 +233,15 @@ class TransactionalSink:
                 "rebalance waits for its batch longer than kafka.max.poll.interval.ms, or when its heartbeats fail for "
                 "kafka.session.timeout.ms"
             ) from error
+
+
+def description_of(commits: BatchCommits) -> str:
+    """Return what a batch reads: the group, its generation, and where the batch ends in each partition."""
+    ends = [f"{each} up to {at.offset}" for each, at in sorted(commits.offsets.items())]
+    more = [f"{len(ends) - MOST_DESCRIBED} more partitions"] if len(ends) > MOST_DESCRIBED else []
+    group = commits.group
+    reads = ", ".join([*ends[:MOST_DESCRIBED], *more]) or "nothing"
+    return f"reads {reads}, as {group.member_id} of group {group.group_id}, generation {group.generation_id}"
 
 
 def _turns(context: SparkContext, port: int) -> TurnServer:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from coterie.client.network.runtime import clock_ms
 from coterie.client.producer.partition_queue import Batch
@@ -27,13 +27,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class WrittenRows(NamedTuple):
+    """Rows that are next to each other in a partition: the offset of the first, and how many they are."""
+
+    partition: int
+    offset: int
+    rows: int
+
+
 class ColumnProducer(Producer):
+    keeps_offsets = False
+    """Set it to have `deliver` return where rows are."""
+
     def __init__(
         self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
     ) -> None:
         super().__init__(settings, **more)
         self._writers: dict[str, ArrowWriter] = {}
         self._handed_over: deque[Batch] = deque()
+        self._written: list[WrittenRows] = []
 
     def send_columns(
         self,
@@ -43,11 +55,13 @@ class ColumnProducer(Producer):
         keys: pa.Array | None = None,
         partitions: pa.Array | None = None,
         headers: Sequence[Sequence[Header]] | None = None,
+        timestamps: pa.Array | None = None,
     ) -> None:
         """Append rows to batches. Waits for room; a batch that is not full waits for more rows, or for `deliver`.
 
-        Keys and values are text or binary. If `partitions` is null in a row, the key decides; if the key is null too,
-        it is the partition that is filled at the moment. Raises the error of rows that were handed over before.
+        Keys and values are text or binary, timestamps int64 milliseconds; without them it is now. If `partitions` is
+        null in a row, the key decides; if the key is null too, it is the partition that is filled at the moment. Raises
+        the error of rows that were handed over before.
         """
         import pyarrow as pa
 
@@ -55,21 +69,27 @@ class ColumnProducer(Producer):
         if not len(values):
             return
         writer = self._writer(topic, partitions)
-        now_ms = time.time_ns() // 1_000_000
+        times = time.time_ns() // 1_000_000 if timestamps is None else timestamps
         keys = pa.nulls(len(values), pa.binary()) if keys is None else keys
-        self._hand_over(topic, writer.add(keys, values, now_ms, partitions, headers))
+        self._hand_over(topic, writer.add(keys, values, times, partitions, headers))
 
-    def deliver(self) -> None:
-        """Returns when every row so far is acknowledged; raises if one is not."""
+    def deliver(self) -> list[WrittenRows]:
+        """Return when every row so far is acknowledged; raise if one is not.
+
+        With `keeps_offsets`, it returns where the rows since the last call are, in the order of each partition.
+        """
         self._hand_over_the_rest()
         self.flush()
         self._raise_what_failed()
+        written, self._written = self._written, []
+        return written
 
     def commit_transaction(self, timeout: float | None = None) -> None:
         """Deliver every row so far, and commit the transaction."""
         self._hand_over_the_rest()
         super().commit_transaction(timeout)
         self._handed_over.clear()
+        self._written.clear()
 
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Abort the transaction, and drop the rows that were not handed over."""
@@ -88,6 +108,7 @@ class ColumnProducer(Producer):
     def _drop_rows(self) -> None:
         self._writers.clear()
         self._handed_over.clear()
+        self._written.clear()
 
     def _hand_over_the_rest(self) -> None:
         for topic, writer in self._writers.items():
@@ -143,6 +164,8 @@ class ColumnProducer(Producer):
             for part in _parts(self._handed_over.popleft()):
                 if part.error is not None:
                     raise type(part.error)(str(part.error), part.error.code)
+                if self.keeps_offsets:
+                    self._written.append(WrittenRows(part.where.partition, part.base_offset, len(part)))
 
 
 def _parts(batch: Batch) -> Iterator[Batch]:

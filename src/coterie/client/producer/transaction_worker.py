@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 from typing import Protocol
 
 from coterie.client.producer.accumulator_events import ProducerIdGiven
-from coterie.client.producer.arrow_columns import ColumnProducer
+from coterie.client.producer.arrow_columns import ColumnProducer, WrittenRows
 from coterie.client.producer.partition_queue import ProducerIdAndEpoch
 from coterie.client.types import TopicPartition
 from coterie.protocol.records import BatchBuilder
@@ -51,10 +51,11 @@ class TransactionWorker(ColumnProducer):
     async def _adopt(self) -> None:
         self._sender.handle(ProducerIdGiven(self._identity))
 
-    def deliver(self) -> None:
+    def deliver(self) -> list[WrittenRows]:
         self._hand_over_the_rest()
         while self._gathered:
             self._send_in_turn()
+        return []
 
     def _drop_rows(self) -> None:
         super()._drop_rows()
