@@ -12,12 +12,13 @@ MINUTES ?= 10
 SEED ?=
 KEEP ?=
 RUNS ?=
+JARS ?=
 
 # Tests start hundreds of Pythons: without this, each would compile every module again where the environment says so.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer spark-connector bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration plan-sweep bench-pipeline-size pipeline-delta
+.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer spark-connector bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration plan-sweep bench-pipeline-size pipeline-delta pipeline-iceberg
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,7 +122,7 @@ conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, a
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py tests/clients/test_our_commands.py tests/cli/test_live_page.py)
 
 spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed; then one on a standalone cluster (MINUTES=, KILLS=15, SEED=)
-	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py tests/spark/test_sweep.py tests/spark/test_pipeline_topics.py tests/spark/test_group_tables.py tests/spark/test_transactional_sink.py tests/spark/test_batch_commits.py
+	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py tests/spark/test_sweep.py tests/spark/test_pipeline_topics.py tests/spark/test_group_tables.py tests/spark/test_group_views.py tests/spark/test_transactional_sink.py tests/spark/test_batch_commits.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
 	for broker in coterie apache; do PYTHONPATH=tests $(BIN)/python tests/soak/spark_cluster.py --on $$broker --minutes $(MINUTES) --kills $(if $(filter 300,$(KILLS)),15,$(KILLS)) $(if $(SEED),--seed $(SEED)) || exit 1; done
@@ -142,7 +143,7 @@ spark-committer: venv ## commits for a query on Spark's JVM source; Kafka's own 
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_committer.py .venv-spark-4.0/bin/python
 
 spark-connector: venv ## every option of Spark's own Kafka source and of Coterie's, one beside the other; writes the table of docs/spark.md
-	COTERIE_SPARK_JARS=1 COTERIE_WRITE_TABLE=1 $(BIN)/pytest -s tests/spark/test_connector.py
+	COTERIE_SPARK_JARS=spark-kafka-4.2.0 COTERIE_WRITE_TABLE=1 $(BIN)/pytest -s tests/spark/test_connector.py
 
 pipeline-soak: venv ## the pipeline on a live Apache Kafka; killed ten times during --follow (KILLS=10, SEED=)
 	COTERIE_PIPELINE_SOAK=1 $(BIN)/pytest tests/spark/test_pipeline.py tests/spark/test_pipeline_on_kafka.py
@@ -212,9 +213,14 @@ bench-clients: venv ## producing and consuming 1 M records, next to kafka-python
 bench-pipeline-size: venv ## the size of the lag tables: 1 000 groups of 50 partitions, every minute, 30 days
 	$(BIN)/python bench/pipeline_size.py --json bench/results/pipeline_size.json
 
-pipeline-delta: venv ## the tables of Delta Lake on Spark 4.2, the newest that Delta has a package for
-	$(BIN)/pip install -q --no-deps --target build/spark-4.2 pyspark==4.2.1
-	PYTHONPATH=build/spark-4.2:tests PYSPARK_SUBMIT_ARGS="--packages io.delta:delta-spark_4.2_2.13:4.4.0 --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension --conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog pyspark-shell" $(BIN)/pytest tests/spark/test_delta_tables.py
+# A Spark of another version beside the one of .venv, which has all else; its packages come by Maven (tests/spark_connector.py).
+pipeline-delta: venv ## the tables of Delta Lake on Spark 4.2, the newest that Delta has a package for; values in Protobuf, if JARS has spark-protobuf (JARS="A.jar B.jar"); needs Java and Maven
+	test -d build/spark-4.2 || $(BIN)/pip install -q --no-deps --target build/spark-4.2 pyspark==4.2.1
+	PYTHONPATH=build/spark-4.2:tests COTERIE_SPARK_JARS="delta-4.2 $(JARS)" $(BIN)/pytest -p no:randomly tests/spark/test_spark_packages.py
+
+pipeline-iceberg: venv ## the tables of Iceberg, and values in Avro, on Spark 4.1, the newest that both have a package for; needs Java and Maven
+	test -d build/spark-4.1 || $(BIN)/pip install -q --no-deps --target build/spark-4.1 pyspark==4.1.1
+	PYTHONPATH=build/spark-4.1:tests COTERIE_SPARK_JARS="iceberg-4.1 spark-avro-4.1.1 spark-kafka-4.1.1" $(BIN)/pytest -p no:randomly -W ignore::pytest.PytestUnraisableExceptionWarning tests/spark/test_spark_packages.py  # 4.1 leaves sockets open
 
 bench-pipeline: venv ## CPU per million records of __consumer_offsets decoded in Spark, 1 M and 10 M, and memory
 	$(BIN)/python bench/pipeline.py --json bench/results/pipeline.json

@@ -1,17 +1,22 @@
 """Measures the size of the lag tables: 1 000 groups of 50 partitions, measured every minute, kept for 30 days.
 
     make bench-pipeline-size
+    python bench/pipeline_size.py --layouts      # only the last paragraph; it needs no Spark
 
 The offsets of a day are drawn at random. The rate of a partition is log-normal (150 records a minute in the median),
 and what is written in a minute is Poisson, as is the lag. `busy` is the part of the partitions that anything is written
 to. The tables of the day are written and compacted by the code of the pipeline, and their bytes are counted. Thirty
 days are thirty times one day; that is the only extrapolation. Measurements of single partitions are kept for six hours:
 ten of them are written, at full size, for the size of one.
+
+What if each minute of each partition were kept for 30 days? An hour of a tenth of the groups is written with several
+sets of columns, sorted so that a partition's minutes are together, in several encodings. The smallest one counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -22,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from coterie.spark.pipeline.groups_pipeline import COMPACTED_ORDER
@@ -143,13 +149,62 @@ def measure(spark: SparkSession, busy: float, out: Path) -> dict[str, float]:
     return {name: round(size, 1) for name, size in found.items()}
 
 
+LAYOUT_GROUPS, LAYOUT_MINUTES = 100, np.s_[:, 600:660]
+LAYOUTS = {
+    "all columns": ("log_end", "behind", "committed", "commit", "seconds"),
+    "end and lag": ("log_end", "behind"),
+    "lag": ("behind",),
+}
+
+
+def layouts(busy: float) -> dict[str, float]:
+    """Return the GiB of 30 days of minutes of all partitions, for each set of columns."""
+    rng = np.random.default_rng(1)
+    days = [group_day(rng, group, busy) for group in range(LAYOUT_GROUPS)]
+    minutes = 60 * PARTITIONS
+    columns = {
+        name: np.concatenate([day[name][LAYOUT_MINUTES].ravel() for day in days])
+        for name in ("log_end", "behind", "commit", "seconds")
+    }
+    columns["committed"] = columns["log_end"] - columns["behind"]
+    place = {
+        "group_id": pa.array([f"group-{group}" for group in range(LAYOUT_GROUPS) for _ in range(minutes)]),
+        "partition": pa.array(np.tile(np.repeat(np.arange(PARTITIONS, dtype=np.int32), 60), LAYOUT_GROUPS)),
+        "at_ms": pa.array(np.tile(days[0]["at_ms"][600:660], PARTITIONS * LAYOUT_GROUPS)),
+    }
+    share = LAYOUT_GROUPS / GROUPS / (DAYS * HOURS) * 1024 * MIB
+    found = {}
+    for name, wanted in LAYOUTS.items():
+        every = pa.table(place | {column: pa.array(columns[column]) for column in wanted})
+        has_changed = np.zeros(len(every), bool)
+        has_changed[::60] = True  # the first minute of each partition
+        for column in wanted:
+            has_changed[1:] |= columns[column][1:] != columns[column][:-1]
+        changes = every.filter(pa.array(has_changed))
+        found[name] = min(_bytes(rows, is_delta=is_delta) for rows in (every, changes) for is_delta in (False, True))
+    return {name: round(size / share, 2) for name, size in found.items()}
+
+
+def _bytes(rows: Any, *, is_delta: bool) -> int:
+    numbers = {field.name: "DELTA_BINARY_PACKED" for field in rows.schema if pa.types.is_integer(field.type)}
+    how: dict[str, Any] = {"use_dictionary": ["group_id"], "column_encoding": numbers} if is_delta else {}
+    file = io.BytesIO()
+    pq.write_table(rows, file, compression="zstd", **how)
+    return file.tell()
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--json", type=Path)
+    options.add_argument("--layouts", action="store_true", help="only the layouts with each minute of each partition")
     asked = options.parse_args()
+    found = {f"busy {busy:.0%}": layouts(busy) for busy in (0.2, 1.0)}
+    print("GiB of 30 days, each minute of each partition:", found, flush=True)
+    if asked.layouts:
+        return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = session("size of the lag tables", "local[2]", {"spark.driver.memory": "2g"})
-    results = {}
+    results: dict[str, Any] = {"each minute of each partition, GiB": found}
     with tempfile.TemporaryDirectory(prefix="pipeline-size-") as folder:
         for busy in (0.2, 1.0):
             results[f"busy {busy:.0%}"] = measure(spark, busy, Path(folder, str(busy)))

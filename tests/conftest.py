@@ -39,7 +39,7 @@ settings.load_profile(os.environ.get("COTERIE_HYPOTHESIS", "default"))
 # kafka-python may leave a socket to the garbage collector, which closes it during any later test.
 _ROOMS_OF_OTHER_LIBRARIES = ("clients", "adapters", "testing", "docs")
 _ROOMS_WITH_ONE_START = ("spark", "clients", "history", "package")  # Spark, a broker, ZooKeeper, a wheel: once
-_SPARK_TABLES = ("decoding", "delta", "docs", "group", "pipeline", "submit", "sweep", "tables")
+_SPARK_TABLES = ("decoding", "docs", "group", "pipeline", "spark_packages", "submit", "sweep", "tables")
 """Tests of Spark whose files are called so have a session of their own: one session for all is the longest chain."""
 
 

@@ -1,13 +1,12 @@
 -- Rebalances of a group that follow each other within five minutes, as in a rolling deploy, and what they cost together.
 -- The lag is the most from their beginning to five minutes after their end; null if it was not measured then.
 -- rebalances_by_cause.sql has the view rebalances_once.
-CREATE OR REPLACE VIEW what_a_deploy_cost AS
+CREATE OR REPLACE TEMPORARY VIEW what_a_deploy_cost AS
 WITH numbered AS (
     SELECT
         *,
-        coalesce(ended_ms - lag(ended_ms) OVER in_group > 300000, true) AS is_first
+        coalesce(ended_ms - lag(ended_ms) OVER (PARTITION BY group_id ORDER BY ended_ms) > 300000, true) AS is_first
     FROM rebalances_once
-    WINDOW in_group AS (PARTITION BY group_id ORDER BY ended_ms)
 ),
 deploys AS (
     SELECT *, sum(is_first::INT) OVER (PARTITION BY group_id ORDER BY ended_ms, is_first DESC) AS deploy FROM numbered
@@ -18,17 +17,17 @@ costs AS (
         min(coalesce(began_ms, ended_ms)) AS began_ms,
         max(ended_ms) AS ended_ms,
         count(*) AS rebalances,
-        sum(coalesce(len(came), 0)) AS members_joined,
-        sum(coalesce(len("left"), 0)) AS members_left,
-        sum(coalesce(len(moved), 0)) AS partitions_moved,
-        sum(unassigned_ms) / 1000.0 AS unassigned_partition_seconds
+        sum(coalesce(array_size(came), 0)) AS members_joined,
+        sum(coalesce(array_size(deploys.left), 0)) AS members_left,
+        sum(coalesce(array_size(moved), 0)) AS partitions_moved,
+        sum(unassigned_ms) / 1e3 AS unassigned_partition_seconds
     FROM deploys
     GROUP BY group_id, deploy
 )
 SELECT
     costs.group_id,
-    epoch_ms(costs.began_ms) AS began,
-    epoch_ms(costs.ended_ms) AS ended,
+    timestamp_millis(costs.began_ms) AS began,
+    timestamp_millis(costs.ended_ms) AS ended,
     rebalances,
     members_joined,
     members_left,
@@ -36,7 +35,7 @@ SELECT
     unassigned_partition_seconds,
     max(l.records_behind) AS records_behind_max
 FROM costs
-LEFT JOIN read_parquet('groups/group_lag/*/*/*.parquet') AS l
+LEFT JOIN group_lag AS l
     ON l.group_id = costs.group_id AND l.at_ms BETWEEN costs.began_ms AND costs.ended_ms + 300000
 GROUP BY ALL
 ORDER BY began, costs.group_id;

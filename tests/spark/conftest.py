@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coterie.java import why_no_java
+from coterie.spark.pipeline.topics_pipeline import session_settings
 from spark.topics import Topic
-from spark_connector import connector
+from spark_connector import jars
 
 NO_JAVA = why_no_java("Spark", 17)
 needs_java = pytest.mark.skipif(NO_JAVA is not None, reason=str(NO_JAVA))
@@ -41,7 +42,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings: dict[str, Any] = QUIET | {"spark.sql.warehouse.dir": str(folder)}
     if "COTERIE_SPARK_JARS" in os.environ:
-        settings["spark.jars"] = connector("4.2.0")
+        names = os.environ["COTERIE_SPARK_JARS"]
+        settings["spark.jars"] = jars(names)
+        settings |= session_settings(names.partition("-")[0], None)
     session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session

@@ -1,8 +1,9 @@
-"""The views of examples/group_views answer what they are named for, on tables that the test has written."""
+"""The views of examples/group_views, in DuckDB and in Spark, and the notebook, on tables that the test has written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the usual name
 
 from coterie.spark.pipeline.schemas import TABLES
+from spark.conftest import in_the_soak
+from spark.notebook import cells, run
 
-VIEWS = Path(__file__).parents[2] / "examples" / "group_views"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+VIEWS = EXAMPLES / "group_views"
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 BEGAN_MS = 1_794_992_400_000  # 2026-11-18 09:00 UTC
+SOURCES = ("generations", "group_lag", "health", "rebalances")
 ORDER = ("rebalances_by_cause", "what_a_deploy_cost")
 """The second uses a view of the first."""
 
@@ -78,7 +85,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[duckdb.
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         files = sorted(VIEWS.glob("*.sql"), key=lambda file: (file.stem in ORDER, file.stem))
-        for file in files:
+        for file in (VIEWS / "engines" / "duckdb.sql", *files):
             connection.execute(file.read_text())
         yield connection
 
@@ -89,7 +96,7 @@ def rows(answers: duckdb.DuckDBPyConnection, columns: str, view: str) -> Sequenc
 
 def test_every_file_has_a_view_of_its_name(answers: duckdb.DuckDBPyConnection) -> None:
     views = {name for (name,) in answers.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
-    assert views == {file.stem for file in VIEWS.glob("*.sql")} | {"rebalances_once"}
+    assert views == {file.stem for file in VIEWS.glob("*.sql")} | {"rebalances_once", *SOURCES}
 
 
 def test_lag_by_group_and_hour(answers: duckdb.DuckDBPyConnection) -> None:
@@ -122,3 +129,86 @@ def test_what_a_deploy_cost_is_the_sum_of_its_rebalances(answers: duckdb.DuckDBP
 def test_groups_nobody_reads_begin_with_the_oldest(answers: duckdb.DuckDBPyConnection) -> None:
     found = rows(answers, "group_id, days_without_commit, records_behind", "groups_nobody_reads")
     assert found == [("old", 10.0, 0), ("new", 0.5, 4)]
+
+
+# --- the notebook -----------------------------------------------------------------------------------------------------
+
+
+def test_the_notebook_is_stored_without_outputs() -> None:
+    """They would have paths and tables of the machine that ran it."""
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells(EXAMPLES / "groups.ipynb"))
+
+
+class DuckSession:
+    """What the notebook asks of a session of Spark, answered by DuckDB, which has the same views."""
+
+    def __init__(self, answers: duckdb.DuckDBPyConnection) -> None:
+        self._answers = answers
+        self.builder = self.conf = self
+        self.settings: dict[str, str] = {}
+        self.statements: list[str] = []
+
+    def appName(self, _name: str) -> DuckSession:  # noqa: N802  as in Spark
+        return self
+
+    def getOrCreate(self) -> DuckSession:  # noqa: N802  as in Spark
+        return self
+
+    def set(self, name: str, value: str) -> None:
+        self.settings[name] = value
+
+    def sql(self, statement: str) -> None:
+        """Keep it: it is in Spark's SQL, and the views are there."""
+        self.statements.append(statement)
+
+    def table(self, name: str) -> DuckSession:
+        session = DuckSession(self._answers)
+        session.statements = [f"FROM {name}"]
+        return session
+
+    def toPandas(self) -> Any:  # noqa: N802  as in Spark
+        return self._answers.execute(self.statements[-1]).df()
+
+
+def test_the_notebook_draws_each_answer(
+    answers: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = DuckSession(answers)
+    monkeypatch.setattr("pyspark.sql.SparkSession", session)
+    monkeypatch.setenv("GROUP_VIEWS", str(VIEWS))
+    _, *shown = run(EXAMPLES / "groups.ipynb", tmp_path)
+    assert [len(frame) for frame in shown] == [2, 3, 2, 2, 2]
+    assert len(list(tmp_path.glob("*.png"))) == 5
+    views = [statement.split("TEMPORARY VIEW ")[1].split()[0] for statement in session.statements]
+    assert sorted(views) == sorted([*SOURCES, "rebalances_once", *(file.stem for file in VIEWS.glob("*.sql"))])
+    assert f"path '{tmp_path}/groups/health'" in "".join(session.statements)
+
+
+@in_the_soak
+@pytest.mark.real_time
+@pytest.mark.timeout(300)
+def test_the_notebook_runs_in_spark_and_its_views_answer_as_in_duckdb(
+    answers: duckdb.DuckDBPyConnection, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUP_TABLES", str(tmp_path / "groups"))
+    monkeypatch.setenv("GROUP_VIEWS", str(VIEWS))
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    try:
+        _, *shown = run(EXAMPLES / "groups.ipynb", tmp_path)
+        in_spark = {file.stem: _as_text(spark, file.stem) for file in VIEWS.glob("*.sql")}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    in_duckdb = {view: _sorted(rows(answers, "*", view)) for view in in_spark}
+    assert in_spark == in_duckdb
+    assert [len(frame) for frame in shown] == [2, 3, 2, 2, 2]
+
+
+def _as_text(spark: SparkSession, view: str) -> list[str]:
+    """Times are text: as objects they would be in the time zone of this machine."""
+    frame = spark.table(view)
+    columns = [F.col(name).cast("string") if kind == "timestamp" else F.col(name) for name, kind in frame.dtypes]
+    return _sorted(frame.select(*columns).collect())
+
+
+def _sorted(found: Sequence[Any]) -> list[str]:
+    return sorted(repr(tuple(str(each) if isinstance(each, datetime) else each for each in row)) for row in found)

@@ -42,6 +42,13 @@ def test_a_late_worker_costs_another_start() -> None:
     assert [line.partition("again ")[2] for line in said] == ["(2 of 5)", "(3 of 5)"]
 
 
+def test_the_end_of_a_repeated_batch_on_spark_4_1_costs_another_start() -> None:
+    pipeline, said = Pipeline(f"[STREAM_FAILED] Cannot invoke map {submit.NO_METRICS}"), list[str]()
+    until_workers_start(pipeline.read, said.append)
+    assert pipeline.starts == 2
+    assert said == ["Spark 4.1's Kafka source has repeated a batch, and fails then; starting the query again (2 of 5)"]
+
+
 def test_workers_that_are_always_late_are_an_error() -> None:
     pipeline = Pipeline(*[LATE] * 100)
     with pytest.raises(StreamingQueryException, match="connect back"):

@@ -31,6 +31,12 @@ class FormatChoice(StrEnum):
 class TablesChoice(StrEnum):
     parquet = "parquet"
     delta = "delta"
+    iceberg = "iceberg"
+
+
+class SourceChoice(StrEnum):
+    coterie = "coterie"
+    kafka = "kafka"
 
 
 class KeyChoice(StrEnum):
@@ -108,7 +114,12 @@ def topics(
         float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: time between batches.")
     ] = 10.0,
     records_per_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum records per batch.")] = 1_000_000,
-    tables: Annotated[TablesChoice, typer.Option(metavar="KIND", help="parquet, delta.")] = TablesChoice.parquet,
+    tables: Annotated[TablesChoice, typer.Option(metavar="KIND", help="parquet, delta, iceberg.")] = (
+        TablesChoice.parquet
+    ),
+    source: Annotated[
+        SourceChoice, typer.Option(metavar="NAME", help="coterie, or kafka: Spark's own, not a member.")
+    ] = SourceChoice.coterie,
     keep: Keep = None,
     master: Master = None,
     conf: Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark.")] = None,
@@ -138,6 +149,7 @@ def topics(
         every=every,
         records_per_batch=records_per_batch,
         tables=tables,
+        source=source,
         keep=keep,
         master=master,
         conf=conf or [],

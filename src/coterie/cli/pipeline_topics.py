@@ -22,6 +22,7 @@ def run_topics(
     every: float,
     records_per_batch: int,
     tables: str,
+    source: str,
     keep: int | None,
     master: str | None,
     conf: Sequence[str],
@@ -30,9 +31,8 @@ def run_topics(
     sets: Sequence[str],
 ) -> None:
     with spark_required():
-        from coterie.spark.pipeline.delta_tables import SETTINGS
         from coterie.spark.pipeline.submit import run_pipeline
-        from coterie.spark.pipeline.topics_pipeline import TopicsOptions, TopicsPipeline
+        from coterie.spark.pipeline.topics_pipeline import TopicsOptions, TopicsPipeline, session_settings
         from coterie.spark.pipeline.value_formats import ValueFormat, schema_text
 
         value = ValueFormat(schema_text(schema, format_), format_, skip_bytes, key)
@@ -45,6 +45,7 @@ def run_topics(
             records_per_batch=records_per_batch,
             every_s=every,
             tables=tables,
+            reader=source,
             keep_days=keep,
         )
         run_pipeline(
@@ -53,7 +54,7 @@ def run_topics(
             follow=follow,
             master=master,
             say=say,
-            conf=(SETTINGS if tables == "delta" else {}) | spark_settings(conf),
+            conf=session_settings(tables, master) | spark_settings(conf),
         )
 
 

@@ -178,7 +178,7 @@ def autoscale(
     threshold: Annotated[int, typer.Option(min=1, help="Lag, in records, for one member.")],
     every: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time between two checks of the lag.")] = 30.0,
     cool_down: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Time to wait before members are removed.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Wait before members are removed.")
     ] = 300.0,
     least: Annotated[int, typer.Option("--min", min=1, help="The fewest members.")] = 1,
     most: Annotated[int, typer.Option("--max", min=1, help="The most members.")] = 100,

@@ -81,6 +81,12 @@ class OffsetCommitter(StreamingQueryListener):
     def onQueryTerminated(self, event: Any) -> None:
         """Do nothing: another query may go on."""
 
+    def close(self) -> None:
+        """Close the connections. A later commit opens them again."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         news = {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}
         if not news:

@@ -1,7 +1,7 @@
 """The pipelines: `coterie pipeline groups`, the logs of the groups to tables, and `coterie pipeline topics`, any topic.
 
 Both keep tables in `parquet_tables.py` (days, compaction, retention; a batch whole and once), on files of
-`hadoop_files.py`; topics may use `delta_tables.py` instead.
+`hadoop_files.py`; topics may use `delta_tables.py` or `iceberg_tables.py` instead.
 
 Of the groups, read `schemas.py` first: every table and its columns. `decoding.py` reads records into rows.
 `group_state.py` rebuilds a group from its records, with `consumer_group.py` and `partition_owners.py`; none of these

@@ -33,7 +33,6 @@ from coterie.spark.pipeline.hadoop_files import HadoopFiles
 from coterie.spark.pipeline.parquet_tables import Entry, ParquetTables, day_of, first_kept_day
 from coterie.spark.pipeline.schemas import TABLES, TableSchema
 from coterie.spark.pipeline.state_store import StateStore
-from coterie.spark.source import GroupLogSource
 
 ROWS_PER_FILE = 1_000_000
 COMPACTED_ORDER = ("group_id", "topic", "partition", "at_ms", "hour_ms", "log_partition", "log_offset")
@@ -110,6 +109,8 @@ class GroupsPipeline:
             query.stop()
 
     def _query(self) -> Any:
+        from coterie.spark.source import GroupLogSource  # an older pyspark, for topics in Iceberg, cannot import it
+
         self._check()
         self._spark.dataSource.register(GroupLogSource)
         decoded = (

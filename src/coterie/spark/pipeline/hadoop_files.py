@@ -17,6 +17,8 @@ class HadoopFiles:
         self._jvm: Any = spark._jvm  # noqa: SLF001  there is no other way to Hadoop's file systems
         configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
         self._system = self._path("").getFileSystem(configuration)
+        self.uri = str(self._system.makeQualified(self._path("")))
+        """The directory with its file system, as in `file:/tables`."""
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.full(name))

@@ -32,6 +32,12 @@ _LOCAL_SETTINGS = {
 DEFAULT_MASTER = "local[*]"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 WORKER_LATE = "Python worker failed to connect back"
+NO_METRICS = 'because the return value of "scala.Option.get()" is null'
+AGAIN = {
+    WORKER_LATE: "Spark waited 10 s for a Python worker, in vain",
+    NO_METRICS: "Spark 4.1's Kafka source has repeated a batch, and fails then",  # corrected in 4.2
+}
+"""Errors of Spark that are over at the next start, and what is said of them."""
 MOST_STARTS = 5
 
 
@@ -107,7 +113,7 @@ def _read(pipeline: Pipeline, *, follow: bool) -> None:
 
 
 def until_workers_start(read: Callable[[], None], say: Callable[[str], None]) -> None:
-    """Call `read`, and again if Spark gave up waiting for a Python worker: it grants ten seconds, whatever the load.
+    """Call `read`, and again if Spark gave up waiting for a Python worker (ten seconds, whatever the load), or `AGAIN`.
 
     The pipeline repeats an unfinished batch, so nothing is lost or doubled. The error is raised after `MOST_STARTS`.
     """
@@ -115,10 +121,10 @@ def until_workers_start(read: Callable[[], None], say: Callable[[str], None]) ->
         try:
             read()
         except PySparkException as error:
-            if WORKER_LATE not in str(error):
+            why = next((why for sign, why in AGAIN.items() if sign in str(error)), None)
+            if why is None:
                 raise
-            again = f"starting the query again ({start + 1} of {MOST_STARTS})"
-            say(f"Spark waited 10 s for a Python worker, in vain; {again}")
+            say(f"{why}; starting the query again ({start + 1} of {MOST_STARTS})")
         else:
             return
     read()

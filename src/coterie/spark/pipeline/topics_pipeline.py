@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from math import ceil
@@ -23,13 +24,15 @@ from coterie.client.admin import Admin
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.spark.offset_committer import OffsetCommitter, reached
 from coterie.spark.offsets import LATEST
 from coterie.spark.options import admin_settings
-from coterie.spark.pipeline import schemas
+from coterie.spark.pipeline import delta_tables, iceberg_tables, schemas
 from coterie.spark.pipeline.cluster import lookup_options, time_of
 from coterie.spark.pipeline.delta_tables import DeltaTables
 from coterie.spark.pipeline.group_samples import GroupSamples, lag_rows
 from coterie.spark.pipeline.hadoop_files import HadoopFiles
+from coterie.spark.pipeline.iceberg_tables import IcebergTables
 from coterie.spark.pipeline.parquet_tables import Entry, ParquetTables, Tables, day_of, first_kept_day
 from coterie.spark.pipeline.partition_owners import Row
 from coterie.spark.pipeline.value_formats import STRING, ValueFormat, check_package, read_values
@@ -46,7 +49,21 @@ _ORDER: Mapping[str, tuple[str, ...]] = {
     REBALANCES: ("ended_ms",),
 }
 SCHEMA_VERSION = 1
-TABLES: Mapping[str, Callable[[SparkSession, HadoopFiles], Tables]] = {"parquet": ParquetTables, "delta": DeltaTables}
+_OF_KAFKA = {"startingOffsets": "earliest"}
+"""Options of Spark's own source. Coterie's begins there too, if the group has no offsets."""
+TABLES: Mapping[str, Callable[[SparkSession, HadoopFiles], Tables]] = {
+    "parquet": ParquetTables,
+    "delta": DeltaTables,
+    "iceberg": IcebergTables,
+}
+COTERIE, KAFKA = "coterie", "kafka"
+"""The sources: Coterie's own, a member of the group, and Spark's own, whose progress is committed to the group."""
+
+
+def session_settings(tables: str, master: str | None) -> dict[str, str]:
+    """Return the settings of a session for tables of a kind; without `master` it is one for this machine."""
+    of_delta = delta_tables.SETTINGS | ({} if master and "local" not in master else delta_tables.LOCAL_SETTINGS)
+    return {"delta": of_delta, "iceberg": iceberg_tables.SETTINGS}.get(tables, {})
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,8 @@ class TopicsOptions:
     value: ValueFormat
     tables: str = "parquet"
     """A key of `TABLES`."""
+    reader: str = COTERIE
+    """`COTERIE` or `KAFKA`."""
     records_per_batch: int = 1_000_000
     every_s: float = 10.0
     """The interval of batches and of samples of the group."""
@@ -88,6 +107,9 @@ class TopicsPipeline:
         """Read all that is there now, then take a sample of the group."""
         query = self._query().trigger(availableNow=True).start()
         self._watch(query, lambda: False)
+        if self._options.reader == KAFKA and query.lastProgress is not None:  # listeners may be late
+            with closing(self._committer()) as committer:
+                committer.commit(reached(query.lastProgress.sources[0].endOffset))
         self.sample()
         self.maintain()
 
@@ -97,12 +119,21 @@ class TopicsPipeline:
         self._watch(query, is_over)
 
     def _watch(self, query: Any, is_over: Callable[[], bool]) -> None:
+        listener = self._committer() if self._options.reader == KAFKA else None
+        if listener is not None:
+            self._spark.streams.addListener(listener)
         try:
             while not query.awaitTermination(self._options.every_s) and not is_over():
                 self.sample()
                 self.maintain()
         finally:
             query.stop()
+            if listener is not None:
+                self._spark.streams.removeListener(listener)
+                listener.close()
+
+    def _committer(self) -> OffsetCommitter:
+        return OffsetCommitter({**self._options.kafka, "groupId": self._options.group_id})
 
     def _query(self) -> Any:
         options = self._options
@@ -110,18 +141,20 @@ class TopicsPipeline:
         self._check_checkpoint()
         self.tables.recover()
         checkpoint = self._files.full("checkpoint")
+        is_member = options.reader == COTERIE
+        own = {"groupId": options.group_id, "checkpointLocation": checkpoint} if is_member else _OF_KAFKA
         records = (
-            self._spark.readStream.format("coterie")
+            self._spark.readStream.format(options.reader)
             .options(**options.kafka)
             .option("subscribe", ",".join(options.topics))
-            .option("groupId", options.group_id)
-            .option("checkpointLocation", checkpoint)
+            .options(**own)
             .option("maxOffsetsPerTrigger", str(options.records_per_batch))
             .options(**options.source)
             .load()
         )
         self._check_schema(rows_of(read_values(records, options.value), options.value, 0).schema)
-        self._say(f"joining group {options.group_id} to read {', '.join(options.topics)}")
+        what = f"joining group {options.group_id} to read" if is_member else "reading"
+        self._say(f"{what} {', '.join(options.topics)}")
         return records.writeStream.foreachBatch(self.batch).option("checkpointLocation", checkpoint)
 
     # --- a batch ------------------------------------------------------------------------------------------------------
