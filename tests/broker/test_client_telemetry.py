@@ -12,7 +12,7 @@ from broker.driver import Client, World
 from broker.metrics_data import counter, gauge, metrics_data
 from broker.test_facts_topic import kept
 from coterie.broker import client_metrics_manager, client_reports
-from coterie.broker.client_metrics import Subscribed, subscribed, subscription_of, tidy_client_metrics
+from coterie.broker.client_metrics import MetricsSubscribed, subscribed, subscription_of, tidy_client_metrics
 from coterie.broker.client_metrics_manager import MOST_INSTANCES, subscription_id_of
 from coterie.broker.client_reports import KEPT_MS, ClientReports, has_rebalanced
 from coterie.broker.handlers.refusals import Refusal
@@ -145,7 +145,7 @@ def test_a_client_gets_its_subscription_and_keeps_the_id_that_it_brings() -> Non
     answer = get(client, mine)
     assert (answer.client_instance_id, list(answer.requested_metrics)) == (mine, [COORDINATOR])
     assert (answer.push_interval_ms, answer.telemetry_max_bytes) == (INTERVAL_MS, 77)
-    assert answer.subscription_id == subscription_id_of(Subscribed((COORDINATOR,), INTERVAL_MS), mine)
+    assert answer.subscription_id == subscription_id_of(MetricsSubscribed((COORDINATOR,), INTERVAL_MS), mine)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_the_first_push_may_be_early_and_the_next_one_not() -> None:
 def test_an_instance_of_another_broker_may_push_at_once() -> None:
     _, client = a_world()
     mine = UUID(int=99)
-    subscription_id = subscription_id_of(Subscribed((COORDINATOR,), INTERVAL_MS), mine)
+    subscription_id = subscription_id_of(MetricsSubscribed((COORDINATOR,), INTERVAL_MS), mine)
     assert push(client, mine, subscription_id) is ErrorCode.NONE
 
 

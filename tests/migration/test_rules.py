@@ -8,7 +8,7 @@ from coterie.client.admin import AlterConfigOp, ConfigChange, NewTopic
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import MalformedError
 from coterie.migration.groups import GroupStatus, is_untouched, translated, view_of
-from coterie.migration.plan import SourceTopic, TargetTopic, configs_for_later, make_plan
+from coterie.migration.migration_plan import SourceTopic, TargetTopic, configs_for_later, make_plan
 from coterie.migration.progress import (
     CopiedTopic,
     Entry,

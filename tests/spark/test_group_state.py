@@ -33,7 +33,7 @@ from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 from coterie.spark.pipeline.decoding import decode_record
-from coterie.spark.pipeline.group_state import GroupHistory, observed_rebalance
+from coterie.spark.pipeline.group_state import GroupRebuilder, observed_rebalance
 from coterie.spark.pipeline.partition_owners import LogPosition
 from ledger.test_consumer_groups import STORIES, converted
 from protocol.recorded import lines
@@ -64,7 +64,7 @@ class Reading:
         self, log: Sequence[LogRecord], stops: Iterable[int] = (), names: Mapping[str, str] | None = None
     ) -> None:
         self.names = names or {}
-        self.groups: dict[str, GroupHistory] = {}
+        self.groups: dict[str, GroupRebuilder] = {}
         self.generations: list[dict[str, Any]] = []
         self.rebalances: list[dict[str, Any]] = []
         self.intervals: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ class Reading:
                 self._stop()
             row = decode_record(one.key, one.value)
             if row.get("other", {}).get("kind") == "group":
-                state = self.groups.setdefault(row["group_id"], GroupHistory(row["group_id"], self.names))
+                state = self.groups.setdefault(row["group_id"], GroupRebuilder(row["group_id"], self.names))
                 state.record(one.key, one.value, LogPosition(one.partition, one.offset, one.ms))
         self._stop()
 
@@ -83,7 +83,7 @@ class Reading:
             self.generations += state.rows.generations
             self.rebalances += state.rows.rebalances
             self.intervals += state.rows.intervals
-            self.groups[name] = GroupHistory.from_json(name, self.names, state.to_json())
+            self.groups[name] = GroupRebuilder.from_json(name, self.names, state.to_json())
 
     def lasting(self) -> list[dict[str, Any]]:
         return [row | {"ended_ms": None} for state in self.groups.values() for row in state.state()["owners"]]
@@ -158,12 +158,12 @@ def test_where_a_batch_ends_makes_no_difference(stops: list[int], which: str) ->
 @given(st.sets(st.integers(0, 10_000), max_size=8))
 def test_observed_rebalances_are_those_of_the_ledger_wherever_a_batch_ends(stops: set[int]) -> None:
     facts = [fact for fact in busy_log()[1] if fact.group_id == "group-0"]
-    state, found = GroupHistory("group-0"), []
+    state, found = GroupRebuilder("group-0"), []
     places = {stop % len(facts) for stop in stops}
     for number, fact in enumerate(facts):
         if number in places:
             found += state.rows.rebalances
-            state = GroupHistory.from_json("group-0", {}, state.to_json())
+            state = GroupRebuilder.from_json("group-0", {}, state.to_json())
         state.fact(write_fact(fact), LogPosition(0, number, fact.at_ms))
     found += state.rows.rebalances
     expected = [observed_rebalance(one) for one in fold(facts) if one.ended_ms is not None]
@@ -197,8 +197,8 @@ def stored(generation: int, members: dict[str, list[int]], **more: Any) -> Store
     )
 
 
-def read(*values: StoredGroup | None) -> GroupHistory:
-    state = GroupHistory("g")
+def read(*values: StoredGroup | None) -> GroupRebuilder:
+    state = GroupRebuilder("g")
     for number, value in enumerate(values):
         state.record(*write_record(GroupRecord("g", value)), LogPosition(0, number, 1_000 + number * 10))
     return state
@@ -267,7 +267,7 @@ def test_bytes_that_tell_nothing_are_refused_and_change_nothing() -> None:
 
 def test_a_memory_of_another_release_is_not_guessed_at() -> None:
     with pytest.raises(CoterieError, match="this release writes"):
-        GroupHistory.from_json("g", {}, '{"version": 99}')
+        GroupRebuilder.from_json("g", {}, '{"version": 99}')
 
 
 # --- consumer groups --------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ CLIENT_METRICS: Mapping[str, ClientMetricsConfig] = {
 """The configs of a subscription, in the order of DescribeConfigs."""
 
 
-class Subscription(NamedTuple):
+class MetricsSubscription(NamedTuple):
     metrics: tuple[str, ...]
     interval_ms: int
     match: Mapping[str, str]
@@ -64,7 +64,7 @@ class Subscription(NamedTuple):
         return all(_matches(pattern, client.get(attribute)) for attribute, pattern in self.match.items())
 
 
-class Subscribed(NamedTuple):
+class MetricsSubscribed(NamedTuple):
     """The metrics that one client is asked to push, and how often."""
 
     metrics: tuple[str, ...] = ()
@@ -122,20 +122,22 @@ def _pattern(entry: str) -> tuple[str, str] | None:
     return None if why_invalid(pattern) is not None else (attribute.strip(), pattern)
 
 
-def subscription_of(configs: Mapping[str, str]) -> Subscription:
+def subscription_of(configs: Mapping[str, str]) -> MetricsSubscription:
     """Return the subscription that has these configs, which were found to be right."""
     patterns = map(_pattern, _entries(configs.get(MATCH, "")))
-    return Subscription(
+    return MetricsSubscription(
         _entries(configs.get(METRICS, "")),
         int(configs.get(INTERVAL_MS, DEFAULT_INTERVAL_MS)),
         dict(pattern for pattern in patterns if pattern is not None),
     )
 
 
-def subscribed(subscriptions: Iterable[Subscription], client: Mapping[str, str | None]) -> Subscribed:
+def subscribed(subscriptions: Iterable[MetricsSubscription], client: Mapping[str, str | None]) -> MetricsSubscribed:
     """Return what a client shall push: the metrics of all subscriptions that it matches, at the shortest interval."""
     matching = [one for one in subscriptions if one.matches(client)]
     metrics = list(dict.fromkeys(prefix for one in matching for prefix in one.metrics))
     if ALL_METRICS in metrics:
         metrics = [ALL_METRICS]
-    return Subscribed(tuple(map_order(metrics)), min([DEFAULT_INTERVAL_MS, *(one.interval_ms for one in matching)]))
+    return MetricsSubscribed(
+        tuple(map_order(metrics)), min([DEFAULT_INTERVAL_MS, *(one.interval_ms for one in matching)])
+    )

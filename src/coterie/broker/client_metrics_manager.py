@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.broker.calls import Connection
-from coterie.broker.client_metrics import CLIENT_ATTRIBUTES, Subscribed, Subscription, subscribed, subscription_of
+from coterie.broker.client_metrics import (
+    CLIENT_ATTRIBUTES,
+    MetricsSubscribed,
+    MetricsSubscription,
+    subscribed,
+    subscription_of,
+)
 from coterie.broker.maintenance.stored_configs import ClientMetricsConfigs
 from coterie.coordinator.runtime import Timers
 from coterie.errors import ErrorCode, MalformedError
@@ -51,7 +57,7 @@ class ClientMetricsInstance:
     client_instance_id: UUID
     attributes: Mapping[str, str | None]
     """The attributes of the client, as they were at its first request; subscriptions match them."""
-    subscribed: Subscribed
+    subscribed: MetricsSubscribed
     subscription_id: int
     version: int
     """The version of the subscriptions that `subscribed` was made from."""
@@ -75,7 +81,7 @@ class ClientMetricsInstance:
         return True
 
 
-def subscription_id_of(wanted: Subscribed, client_instance_id: UUID) -> int:
+def subscription_id_of(wanted: MetricsSubscribed, client_instance_id: UUID) -> int:
     """Return the CRC of what is asked for, mixed with the hash of the instance id, as Kafka computes it."""
     crc = crc32c(f"[{', '.join(wanted.metrics)}]{wanted.interval_ms}".encode())
     mixed = client_instance_id.int >> 64 ^ client_instance_id.int
@@ -95,7 +101,7 @@ class ClientMetricsManager:
         self._timers = timers
         self.instances: OrderedDict[UUID, ClientMetricsInstance] = OrderedDict()
         """The instances, the least recently seen one first."""
-        self._subscriptions: tuple[int, list[Subscription]] = -1, []
+        self._subscriptions: tuple[int, list[MetricsSubscription]] = -1, []
         """The version of the configs, and the subscriptions that they are."""
 
     def get(
@@ -183,7 +189,7 @@ class ClientMetricsManager:
             self._forget(next(iter(self.instances)))
         return instance
 
-    def _current(self) -> list[Subscription]:
+    def _current(self) -> list[MetricsSubscription]:
         version, found = self._subscriptions
         if version != self._configs.version:
             found = [subscription_of(configs) for configs in self._configs.by_name.values()]

@@ -24,7 +24,7 @@ from coterie.migration.copier import CopyStatus, MigrationOptions, copy_until
 from coterie.migration.groups import GroupStatus
 from coterie.migration.inspection import TopicStatus, planned, verified
 from coterie.migration.inspection import status as look
-from coterie.migration.plan import Plan
+from coterie.migration.migration_plan import MigrationPlan
 
 SHOWN_EVERY_S = 1.0
 LOGGED_EVERY_S = 10.0
@@ -72,7 +72,7 @@ def plan(options: MigrationOptions, output: str) -> None:
         note("there is nothing to create or change")
 
 
-def _planned(options: MigrationOptions) -> Plan:
+def _planned(options: MigrationOptions) -> MigrationPlan:
     return planned(options.source, options.target, options.selection, options.name, options.replication_factor)
 
 

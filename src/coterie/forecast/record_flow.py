@@ -49,7 +49,7 @@ class PartitionFlow:
 
 
 @dataclass(slots=True)
-class Batch:
+class PolledRecords:
     """The records that one poll returned: parts of partitions, in the order in which they are processed."""
 
     owner: str
@@ -211,9 +211,9 @@ class RecordFlow:
         produced = self._produced
         return sum(max(produced(one, now_ms) - one.position, 0.0) for _, one in self._flows_of(owner))
 
-    def take(self, owner: str, now_ms: int, record_ms: float, most: int) -> Batch:
+    def take(self, owner: str, now_ms: int, record_ms: float, most: int) -> PolledRecords:
         """Return the next records of a process, each poll from another partition on."""
-        batch = Batch(owner, now_ms, record_ms)
+        batch = PolledRecords(owner, now_ms, record_ms)
         owned = self._flows_of(owner)
         turn = self._turn[owner] = self._turn.get(owner, -1) + 1
         left = float(most)
@@ -229,7 +229,7 @@ class RecordFlow:
                 break
         return batch
 
-    def processed(self, batch: Batch, until_ms: int, *, is_whole: bool) -> None:
+    def processed(self, batch: PolledRecords, until_ms: int, *, is_whole: bool) -> None:
         """Count the records of a batch that were processed until then."""
         spent, totals, record_ms = 0.0, self.totals, batch.record_ms
         budget = until_ms - batch.began_ms

@@ -28,7 +28,7 @@ from coterie.facts import (
 from coterie.forecast.changes import Change, Script
 from coterie.forecast.costs import WorldCost
 from coterie.forecast.group_model import GroupModel, MemberModel
-from coterie.forecast.record_flow import Batch, RecordFlow
+from coterie.forecast.record_flow import PolledRecords, RecordFlow
 from coterie.ledger import Interval, Ledger, Rebalance
 from coterie.ledger.ownership import Intervals
 from coterie.sim.consumer import ConsumerProcess, Habits, User
@@ -79,7 +79,7 @@ class CountingProcess(ConsumerProcess):
 
     def __init__(self, world: World, name: str, clock: Any, habits: Habits) -> None:
         super().__init__(world, name, clock, habits)
-        self.batch: Batch | None = None
+        self.batch: PolledRecords | None = None
         """The records that it works on."""
         self._commits_at_ms = 0
 

@@ -23,7 +23,7 @@ from coterie.client.producer.producer import Producer
 from coterie.client.types import OffsetAndMetadata, Record, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.migration.groups import Committed, GroupView, translated, view_of
-from coterie.migration.plan import LOG_APPEND_TIME, TIMESTAMP_TYPE, SourceTopic, TargetTopic
+from coterie.migration.migration_plan import LOG_APPEND_TIME, TIMESTAMP_TYPE, SourceTopic, TargetTopic
 from coterie.migration.progress import Progress, read_progress
 from coterie.protocol.acls import AclBinding
 from coterie.settings.client_settings import AdminSettings

@@ -41,7 +41,7 @@ from coterie.migration.clusters import (
     target_topics,
 )
 from coterie.migration.groups import GroupStatus, GroupView
-from coterie.migration.plan import Plan, SourceTopic, make_plan, timestamps_change
+from coterie.migration.migration_plan import MigrationPlan, SourceTopic, make_plan, timestamps_change
 from coterie.migration.progress import (
     CopiedTopic,
     Entry,
@@ -343,7 +343,7 @@ class CopySession:
             self._copy_acls()
         self._read({name: one.partitions for name, one in topics.items() if name not in plan.conflicts})
 
-    def _carry_out(self, plan: Plan, topics: Mapping[str, SourceTopic]) -> None:
+    def _carry_out(self, plan: MigrationPlan, topics: Mapping[str, SourceTopic]) -> None:
         if plan.create:
             checked(self._target.create_topics(plan.create))
             new = {one.name for one in plan.create}

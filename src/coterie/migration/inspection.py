@@ -21,7 +21,7 @@ from coterie.migration.clusters import (
 )
 from coterie.migration.compare import Compared, Comparison, compare
 from coterie.migration.groups import GroupStatus
-from coterie.migration.plan import Plan, SourceTopic, configs_for_later, make_plan
+from coterie.migration.migration_plan import MigrationPlan, SourceTopic, configs_for_later, make_plan
 from coterie.migration.progress import Progress
 from coterie.migration.translation import Segment
 
@@ -40,7 +40,7 @@ class TopicStatus:
     """Configs to set when the copy has ended."""
 
 
-def planned(source: Side, target: Side, selection: Selection, name: str, replication_factor: int) -> Plan:
+def planned(source: Side, target: Side, selection: Selection, name: str, replication_factor: int) -> MigrationPlan:
     """Return what a migration would do at its start."""
     with source.admin() as here, target.admin() as there:
         check_clusters(here, there)

@@ -9,7 +9,7 @@ from math import log10
 from coterie.history.design_costs import ChangeCost, Design, DesignRun
 from coterie.history.design_types import Partition
 from coterie.ledger import Interval
-from coterie.web.picture import LEFT, RIGHT, STYLE, SVG, WIDTH, Scale, colour_of, seconds
+from coterie.web.picture import LEFT, RIGHT, STYLE, SVG, WIDTH, TimeScale, colour_of, seconds
 
 TOP, GAP, BELOW = 44, 30, 40
 BAND, MIN_ROW, MAX_ROW = 180, 2, 6
@@ -28,7 +28,7 @@ MORE = """
 def owners(runs: Sequence[DesignRun]) -> str:
     """Draw the owners in one scenario: a band for each design, a row for each partition."""
     scenario = runs[0].scenario
-    scale = Scale(scenario.periods[0].began_ms, scenario.length_ms)
+    scale = TimeScale(scenario.periods[0].began_ms, scenario.length_ms)
     row = min(max(BAND // scenario.partitions, MIN_ROW), MAX_ROW)
     height = row * scenario.partitions
     bottom = TOP + len(runs) * (height + GAP)
@@ -49,7 +49,7 @@ def owners(runs: Sequence[DesignRun]) -> str:
     return "\n".join([*parts, f'<text class="tick" x="{LEFT}" y="{bottom + 20}">{key}</text>', "</svg>"])
 
 
-def _band(run: DesignRun, top: int, row: int, scale: Scale) -> Iterator[str]:
+def _band(run: DesignRun, top: int, row: int, scale: TimeScale) -> Iterator[str]:
     scenario = run.scenario
     number, _, name = run.design.partition(" ")
     yield f'<text class="name" x="{LEFT - 8}" y="{top + 12}" text-anchor="end">design {number}</text>'
@@ -66,7 +66,7 @@ def _band(run: DesignRun, top: int, row: int, scale: Scale) -> Iterator[str]:
 
 
 def _bars(
-    name: str, look: str, bars: Iterable[Interval], rows: Mapping[Partition, int], high: int, scale: Scale
+    name: str, look: str, bars: Iterable[Interval], rows: Mapping[Partition, int], high: int, scale: TimeScale
 ) -> str:
     """Draw all bars as one shape, since they are many. What began before the picture begins with it."""
     steps = []

@@ -75,7 +75,7 @@ def picture(intervals: Sequence[Interval], rebalances: Sequence[Rebalance], name
     names = names or MemberNames()
     times = [one.began_ms for one in intervals] + [one.ended_ms for one in intervals if one.ended_ms is not None]
     times += [one.began_ms for one in rebalances] + [one.ended_ms for one in rebalances if one.ended_ms is not None]
-    scale = Scale(min(times), max(times))
+    scale = TimeScale(min(times), max(times))
     partitions = sorted({one.partition for one in intervals})
     rows = {partition: TOP + ROW * index for index, partition in enumerate(partitions)}
     owners = {name: index for index, name in enumerate(dict.fromkeys(names.of(one.owner) for one in intervals))}
@@ -99,7 +99,7 @@ def picture(intervals: Sequence[Interval], rebalances: Sequence[Rebalance], name
     return "\n".join([*parts, "</svg>"])
 
 
-class Scale:
+class TimeScale:
     def __init__(self, first_ms: int, last_ms: int) -> None:
         self.first_ms = first_ms
         self.last_ms = last_ms
@@ -116,7 +116,7 @@ class Scale:
         return range(0, self.span_ms + 1, step)
 
 
-def _axis(scale: Scale, bottom: int) -> list[str]:
+def _axis(scale: TimeScale, bottom: int) -> list[str]:
     parts = []
     for tick in scale.ticks():
         x = scale.x(scale.first_ms + tick)
@@ -125,7 +125,7 @@ def _axis(scale: Scale, bottom: int) -> list[str]:
     return [*parts, f'<text class="tick" x="{LEFT}" y="{bottom + 36}">{KEY}</text>']
 
 
-def _bar(one: Interval, y: int, scale: Scale, index: int, names: MemberNames) -> str:
+def _bar(one: Interval, y: int, scale: TimeScale, index: int, names: MemberNames) -> str:
     x, until_ms = scale.x(one.began_ms), scale.last_ms if one.ended_ms is None else one.ended_ms
     width = max(round(scale.x(until_ms) - x, 1), 0.5)
     name = escape(names.of(one.owner))
@@ -137,7 +137,7 @@ def _bar(one: Interval, y: int, scale: Scale, index: int, names: MemberNames) ->
     )
 
 
-def _mark(number: int | None, one: Rebalance, scale: Scale, bottom: int, names: MemberNames) -> str:
+def _mark(number: int | None, one: Rebalance, scale: TimeScale, bottom: int, names: MemberNames) -> str:
     """Draw the line of a rebalance. It has no number where two numbers would overlap."""
     x = scale.x(one.began_ms)
     who = f", {names.of(one.culprit)}" if one.culprit else ""
@@ -148,7 +148,7 @@ def _mark(number: int | None, one: Rebalance, scale: Scale, bottom: int, names: 
     )
 
 
-def _phases(one: Rebalance, scale: Scale) -> str:
+def _phases(one: Rebalance, scale: TimeScale) -> str:
     """Draw how long a rebalance took, above the rows: its first phase light, its last one dark."""
     if one.ended_ms is None or not one.has_times:
         return ""

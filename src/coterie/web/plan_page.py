@@ -16,7 +16,7 @@ from coterie.forecast.costs import COSTS, figure, lag_over_time
 from coterie.forecast.group_model import Origin
 from coterie.forecast.simulated_group import SimulatedOwners
 from coterie.forecast.variants import Forecast
-from coterie.web.picture import LEFT, RIGHT, SVG, WIDTH, MemberNames, Scale, colour_of, picture, seconds
+from coterie.web.picture import LEFT, RIGHT, SVG, WIDTH, MemberNames, TimeScale, colour_of, picture, seconds
 from coterie.web.picture import STYLE as PICTURE_STYLE
 from coterie.web.report import STYLE
 
@@ -124,7 +124,7 @@ class PlanPage:
         high = [lag_over_time(one.costs, 90) if one in (self.forecasts[0], self.best) else [] for one in shown]
         length = max(map(len, medians))
         most = max(max(line, default=0.0) for line in medians + high) or 1.0
-        scale = Scale(0, length * 1_000)
+        scale = TimeScale(0, length * 1_000)
         yield "<h2>Lag over time</h2><p class='faint'>Age of the oldest record that is not processed, in seconds after "
         yield "the begin of the change. Lines are medians over seeds; dashed is p90, "
         yield "of the group as it is and of the recommended variant.</p>"

@@ -201,7 +201,7 @@ RECENT_REBALANCES = 1_000
 """The number of rebalances of the last hour that are kept; a group with more is unstable in any case."""
 
 
-class GroupHistory:
+class GroupRebuilder:
     """One group; `rows` collects what its records say. MalformedError leaves the state as it was."""
 
     def __init__(self, group_id: str, names: Mapping[str, str] | None = None) -> None:
@@ -271,7 +271,7 @@ class GroupHistory:
         )
 
     @classmethod
-    def from_json(cls, group_id: str, names: Mapping[str, str], text: str) -> GroupHistory:
+    def from_json(cls, group_id: str, names: Mapping[str, str], text: str) -> GroupRebuilder:
         data: Any = json.loads(text)
         if data.get("version") != VERSION:
             raise CoterieError(

@@ -20,7 +20,7 @@ from coterie.errors import MalformedError
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.spark.pipeline.decoding import FACT, GARBAGE, GROUP
-from coterie.spark.pipeline.group_state import GroupHistory
+from coterie.spark.pipeline.group_state import GroupRebuilder
 from coterie.spark.pipeline.partition_owners import LogPosition
 from coterie.spark.pipeline.schemas import COMMITS, FOLDED, HEALTH, LAG, SKIPPED
 
@@ -57,7 +57,7 @@ def fold_group(names: Mapping[str, str], records: Any, before: Any) -> Any:
     """Apply the records of one group to its state before, which is empty or one row, in a worker of Spark."""
     (group_id,) = records.column("group_id").unique().to_pylist()
     memory = before.column("memory").to_pylist()
-    state = GroupHistory.from_json(group_id, names, memory[0]) if memory else GroupHistory(group_id, names)
+    state = GroupRebuilder.from_json(group_id, names, memory[0]) if memory else GroupRebuilder(group_id, names)
     skipped = []
     in_order = records.sort_by([("log_partition", "ascending"), ("log_offset", "ascending")])
     for row in in_order.to_pylist():

@@ -24,9 +24,9 @@ from coterie.testing.groups import Group, GroupSnapshot
 from coterie.testing.http_controls.json_values import read, write
 from coterie.testing.http_controls.served_broker import (
     FaultState,
-    GroupState,
     RecordState,
     RequestState,
+    ServedGroupState,
     TestControls,
     TopicState,
 )
@@ -150,7 +150,7 @@ def shown(controls: TestControls, found: Any) -> Any:
         case Fault():
             return controls.begin_fault(found)
         case GroupSnapshot():
-            return GroupState.of(found)
+            return ServedGroupState.of(found)
         case Group():
             return found.group_id
         case Topic():
@@ -168,7 +168,7 @@ def shown(controls: TestControls, found: Any) -> Any:
 
 
 _SHOWN: Mapping[Any, Any] = {
-    GroupSnapshot: GroupState,
+    GroupSnapshot: ServedGroupState,
     Topic: TopicState,
     list[Group]: list[str],
     list[Record]: list[RecordState],

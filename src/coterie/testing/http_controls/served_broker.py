@@ -71,7 +71,7 @@ class ClockState:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupState:
+class ServedGroupState:
     """A group at one moment; Dead if there is no such group."""
 
     group_id: str
@@ -83,7 +83,7 @@ class GroupState:
     committed: dict[str, int]
 
     @classmethod
-    def of(cls, now: GroupSnapshot) -> GroupState:
+    def of(cls, now: GroupSnapshot) -> ServedGroupState:
         return cls(
             now.group_id,
             now.state,

@@ -36,7 +36,7 @@ class TargetTopic:
 
 
 @dataclass
-class Plan:
+class MigrationPlan:
     create: list[NewTopic] = field(default_factory=list)
     use: list[str] = field(default_factory=list)
     """Empty topics that are in the target already."""
@@ -68,9 +68,9 @@ def make_plan(
     target: Mapping[str, TargetTopic],
     known: Mapping[str, CopiedTopic],
     replication_factor: int = -1,
-) -> Plan:
+) -> MigrationPlan:
     """Compare the topics of both sides. `known` are those that this migration copies already."""
-    plan = Plan()
+    plan = MigrationPlan()
     for name, topic in sorted(source.items()):
         there = target.get(name)
         if name in known:
@@ -82,7 +82,7 @@ def make_plan(
     return plan
 
 
-def _go_on(plan: Plan, name: str, topic: SourceTopic, there: TargetTopic | None, known: CopiedTopic) -> None:
+def _go_on(plan: MigrationPlan, name: str, topic: SourceTopic, there: TargetTopic | None, known: CopiedTopic) -> None:
     if there is None:
         plan.conflicts[name] = (
             f"{name} was deleted in the target after the copy had begun. Leave it out (--exclude {name}), or begin "
@@ -101,7 +101,7 @@ def _go_on(plan: Plan, name: str, topic: SourceTopic, there: TargetTopic | None,
             plan.alter[name] = changes
 
 
-def _use(plan: Plan, name: str, topic: SourceTopic, there: TargetTopic) -> None:
+def _use(plan: MigrationPlan, name: str, topic: SourceTopic, there: TargetTopic) -> None:
     otherwise = f"Delete it there, or leave it out (--exclude {name})"
     if not there.is_empty:
         plan.conflicts[name] = f"{name} is in the target already and has records that are no copy. {otherwise}"
