@@ -142,7 +142,7 @@ def world_with_consumer_groups() -> tuple[World, Client]:
     return world, client
 
 
-def steady_frame(
+def unchanged_frame(
     group: str, member: str, epoch: int, version: int = 1, correlation_id: int = 1, client_id: str = "c", **said: Any
 ) -> bytes:
     words = {
@@ -165,21 +165,21 @@ def answered(client: Client, frame: bytes) -> bytes:
 
 
 def says(client: Client, group: str, member: str, epoch: int, **said: Any) -> None:
-    answered(client, steady_frame(group, member, epoch, **said))
+    answered(client, unchanged_frame(group, member, epoch, **said))
 
 
 USUAL = st.sampled_from(
     [
-        *(steady_frame(group, "a", 2) for group in ("stable", "static", "two")),
-        *(steady_frame(group, "a", 3) for group in ("pattern", "apart", "stable")),
-        steady_frame("static", "a", 2, instance_id="i"),
-        steady_frame("stable", "a", 2, instance_id="unknown"),
-        steady_frame("stable", "a", 2, client_id="d"),
-        steady_frame("stable", "a", 2, version=0),
+        *(unchanged_frame(group, "a", 2) for group in ("stable", "static", "two")),
+        *(unchanged_frame(group, "a", 3) for group in ("pattern", "apart", "stable")),
+        unchanged_frame("static", "a", 2, instance_id="i"),
+        unchanged_frame("stable", "a", 2, instance_id="unknown"),
+        unchanged_frame("stable", "a", 2, client_id="d"),
+        unchanged_frame("stable", "a", 2, version=0),
     ]
 )
 UNUSUAL = st.builds(
-    steady_frame,
+    unchanged_frame,
     st.sampled_from(["stable", "stable", "static", "pattern", "two", "absent", ""]),
     st.sampled_from(["a", "a", "a", "b", "", "x" * 300]),
     st.sampled_from([2, 2, 2, 3, 1, 0, -1, -2]),
@@ -203,8 +203,8 @@ BEATS = st.tuples(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(BEATS, min_size=2, max_size=4))
-@example([(steady_frame("stable", "a", 2, instance_id="unknown"), [("nothing", 0)] * 3)])
-@example([(steady_frame("stable", "a", 2), [("nothing", 0), ("renamed", 0), ("nothing", 0)])])
+@example([(unchanged_frame("stable", "a", 2, instance_id="unknown"), [("nothing", 0)] * 3)])
+@example([(unchanged_frame("stable", "a", 2), [("nothing", 0), ("renamed", 0), ("nothing", 0)])])
 def test_the_short_way_of_consumer_groups_answers_as_the_plain_one(
     beats: list[tuple[bytes, list[tuple[str, int]]]],
 ) -> None:
@@ -258,14 +258,14 @@ def test_a_heartbeat_that_changes_nothing_takes_the_short_way() -> None:
     """K8: also of a static member, and of one that subscribes to a regular expression."""
     world, client = world_with_consumer_groups()
     for group, epoch, instance in (("stable", 2, None), ("static", 2, "i"), ("pattern", 3, None)):
-        frame, short_way = steady_frame(group, "a", epoch, instance_id=instance), QuickHeartbeat(client.connection)
+        frame, short_way = unchanged_frame(group, "a", epoch, instance_id=instance), QuickHeartbeat(client.connection)
         answers = [short_way.answer(world.node.coordinator, frame, world.now_ms) for _ in range(3)]
         assert answers[0] is not None and answers[0] == answers[1] == answers[2]
 
 
 def test_a_frame_that_cannot_be_read_is_not_taken_for_the_one_before() -> None:
     world, client = world_with_consumer_groups()
-    frame, short_way = steady_frame("stable", "a", 2), QuickHeartbeat(client.connection)
+    frame, short_way = unchanged_frame("stable", "a", 2), QuickHeartbeat(client.connection)
     broken = frame.replace(b"stable", b"\xff" * 6)
     frames = [frame, broken, broken, frame]
     answers = [short_way.answer(world.node.coordinator, each, world.now_ms) for each in frames]
@@ -276,7 +276,7 @@ def test_a_heartbeat_that_the_short_way_leaves_is_read_once_and_belongs_to_the_p
     """K9: the member has a new epoch to hear of, which must be durable before it is answered."""
     world, client = world_with_consumer_groups()
     says(client, "stable", "new", 0, rebalance_timeout=60_000, topics=["t"], owned=())
-    frame, short_way = steady_frame("stable", "a", 2), QuickHeartbeat(client.connection)
+    frame, short_way = unchanged_frame("stable", "a", 2), QuickHeartbeat(client.connection)
     assert short_way.answer(world.node.coordinator, frame, world.now_ms) is None
     assert client.connection.heartbeat is not None and client.connection.heartbeat[0] is frame
     assert answered(client, frame) == answered(*_with_a_new_member())
@@ -289,13 +289,13 @@ def test_a_heartbeat_that_the_short_way_leaves_is_read_once_and_belongs_to_the_p
 def _with_a_new_member() -> tuple[Client, bytes]:
     _, client = world_with_consumer_groups()
     says(client, "stable", "new", 0, rebalance_timeout=60_000, topics=["t"], owned=())
-    return client, steady_frame("stable", "a", 2)
+    return client, unchanged_frame("stable", "a", 2)
 
 
 def test_a_heartbeat_needs_the_right_to_read_the_group() -> None:
     """K29: without it the plain way answers, with the error."""
     world, client = world_with_consumer_groups()
-    frame = steady_frame("stable", "a", 2)
+    frame = unchanged_frame("stable", "a", 2)
 
     class Denies:
         def authorize(self, *_: object) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker.driver import Client, World
 from broker.test_acl_apis import GROUP, SETTINGS, acl, create, user
 from coterie.coordinator.classic import Group
-from coterie.coordinator.offsets.usual_commit import UsualCommit
+from coterie.coordinator.offsets.quick_commit import QuickCommit
 from coterie.errors import ErrorCode
 from coterie.facts import OffsetsStored
 from coterie.protocol.apis import delete_groups, offset_commit, offset_fetch
@@ -349,7 +349,7 @@ def test_a_usual_commit_is_one_object_until_it_is_answered() -> None:
     world.auto = False
     assert enters(pair, USUAL)
     (waiting,) = group_of(world, "stable").unwritten_commits.values()
-    assert type(waiting) is UsualCommit and waiting.then is waiting
+    assert type(waiting) is QuickCommit and waiting.then is waiting
     assert client.connection.call is waiting.token and not client._inbox
     world.auto = True
     world.perform([])

@@ -105,7 +105,7 @@ RULES = [
            "or (self._authorizer is not None and not self._may(connection, AclOperation.READ, group_id, name))", "or False", tests=_QUICK),
     Mutant("14", "a usual commit is no sign of life", "coordinator/runtime/shard.py", "        member.deadline_ms = deadline_ms\n        item", "        item",
            tests=_QUICK),
-    Mutant("22", "a usual commit that failed counts", "coordinator/runtime/shard.py", "if type(item) is UsualCommit and not event.error and", "if type(item) is UsualCommit and",
+    Mutant("22", "a usual commit that failed counts", "coordinator/runtime/shard.py", "if type(item) is QuickCommit and not event.error and", "if type(item) is QuickCommit and",
            tests=_QUICK),
     Mutant("22", "a usual fetch does not hear of open transactions", "coordinator/runtime/shard.py", "or (require_stable and group.pending_offsets)", "or False",
            tests=_QUICK),

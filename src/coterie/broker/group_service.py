@@ -14,7 +14,7 @@ from coterie.broker.coordinator_service import CoordinatorService, read_piece
 from coterie.broker.maintenance.facts_topic import FactsTopic
 from coterie.coordinator.classic.effects import ComputeTarget, Reply
 from coterie.coordinator.consumer.target_assignment import ASSIGNORS, TargetComputation
-from coterie.coordinator.offsets.usual_commit import UsualCommit
+from coterie.coordinator.offsets.quick_commit import QuickCommit
 from coterie.coordinator.runtime import Append, AppendBatch, GroupCoordinator, Replay
 from coterie.errors import ErrorCode
 from coterie.facts import Emit
@@ -63,7 +63,7 @@ class GroupService(CoordinatorService):
             kind = type(effect)
             if kind is Reply:
                 out += self._answer(effect, now_ms)
-            elif kind is UsualCommit:
+            elif kind is QuickCommit:
                 out += self._committed(effect, now_ms)
             elif kind is Append:  # just before a flush: by then more has come that fits into the same batch
                 self.flusher.before_next(partial(self._append, effect))
@@ -75,7 +75,7 @@ class GroupService(CoordinatorService):
                 self.facts_topic.add(effect.fact, now_ms)
         return out
 
-    def _committed(self, commit: UsualCommit, now_ms: int) -> Effects:
+    def _committed(self, commit: QuickCommit, now_ms: int) -> Effects:
         """Answer a usual commit that is durable, unless it waited too long and has been answered."""
         call = commit.token
         fact = commit.fact(self.wall.at(now_ms))

@@ -26,9 +26,9 @@ __all__ = [
     "MOST_ROWS",
     "CommitRows",
     "FetchedRows",
+    "OffsetCommitFields",
     "OffsetRows",
     "StoredRows",
-    "UsualCommit",
     "read_commit_rows",
     "read_usual_commit",
 ]
@@ -219,12 +219,12 @@ def read_commit_rows(
     return CommitRows(topic, topic_id, rows, numbers, min(numbers), max(numbers)), end
 
 
-UsualCommit = tuple[str, int, str, str | None, str, bytes, tuple[int, ...], int, int]
+OffsetCommitFields = tuple[str, int, str, str | None, str, bytes, tuple[int, ...], int, int]
 """Group, generation, member, instance; topic, rows, and their numbers, the lowest and the highest of these."""
 _GENERATION = Struct(">i")
 
 
-def read_usual_commit_plainly(frame: bytes, at: int) -> UsualCommit | None:
+def read_usual_commit_plainly(frame: bytes, at: int) -> OffsetCommitFields | None:
     """The body of a flexible OffsetCommit that names its topic: one topic, no metadata, short names; else None.
 
     What is None is read with more care, which finds out what is unusual about it, or wrong.

@@ -2,7 +2,7 @@
 
 It skips the node's bookkeeping of a request, since there is nothing to wait for, and never a rule. A frame with
 anything unusual is left to the plain path, errors included; a property test checks that both answer the same. So is a
-heartbeat of a consumer group that changes anything (`coordinator/consumer/steady_heartbeat.py`).
+heartbeat of a consumer group that changes anything (`coordinator/consumer/quick_heartbeat.py`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class QuickHeartbeat:
         "_interval_ms",
         "_meant",
         "_said",
-        "_steady",
-        "_steady_said",
+        "_unchanged",
+        "_unchanged_said",
         "_version",
     )
 
@@ -60,8 +60,8 @@ class QuickHeartbeat:
         self._said = b""
         self._meant: Heartbeat | None = None
         # the same for consumer groups, and the last answer: its interval, its bytes around the correlation id
-        self._steady_said, self._version = b"", -1
-        self._steady: ConsumerGroupHeartbeat | None = None
+        self._unchanged_said, self._version = b"", -1
+        self._unchanged: ConsumerGroupHeartbeat | None = None
         self._interval_ms: int | None = None
         self._ends = (b"", b"")
 
@@ -70,7 +70,7 @@ class QuickHeartbeat:
         if len(frame) > _LONG:
             return None
         if frame[1] == _CONSUMER_KEY:
-            return self._answer_steady(coordinator, frame, now_ms)
+            return self._answer_unchanged(coordinator, frame, now_ms)
         try:
             said = frame[_SAID]
             if said != self._said:
@@ -86,30 +86,30 @@ class QuickHeartbeat:
         before, after = _ENDS[reply.answer]  # type: ignore[union-attr]
         return before + frame[_CORRELATION] + after
 
-    def _answer_steady(self, coordinator: GroupCoordinator, frame: bytes, now_ms: int) -> bytes | None:
+    def _answer_unchanged(self, coordinator: GroupCoordinator, frame: bytes, now_ms: int) -> bytes | None:
         try:
             said = frame[_SAID]
-            if said != self._steady_said or frame[_VERSION_AT] != self._version:
-                self._steady_said, self._version = said, frame[_VERSION_AT]
-                self._steady, self._interval_ms = None, None  # so it stays if the frame cannot be read
-                self._steady = self._read_steady(frame)
-            steady = self._steady
-            if steady is None or (self._authorizer is not None and not self._may(steady.group_id)):
+            if said != self._unchanged_said or frame[_VERSION_AT] != self._version:
+                self._unchanged_said, self._version = said, frame[_VERSION_AT]
+                self._unchanged, self._interval_ms = None, None  # so it stays if the frame cannot be read
+                self._unchanged = self._read_unchanged(frame)
+            unchanged = self._unchanged
+            if unchanged is None or (self._authorizer is not None and not self._may(unchanged.group_id)):
                 return None
-            interval_ms = coordinator.steady_heartbeat(steady, now_ms)
+            interval_ms = coordinator.quick_heartbeat(unchanged, now_ms)
         except Exception:  # noqa: BLE001  as above
             return None
         if interval_ms is None:
             if self._connection is not None:  # the plain path need not read it again, and keeps it
-                self._connection.heartbeat = frame, steady
-                self._steady, self._steady_said = None, b""
+                self._connection.heartbeat = frame, unchanged
+                self._unchanged, self._unchanged_said = None, b""
             return None
         if interval_ms != self._interval_ms:
-            self._interval_ms, self._ends = interval_ms, _steady_ends(steady, interval_ms, self._version)
+            self._interval_ms, self._ends = interval_ms, _unchanged_ends(unchanged, interval_ms, self._version)
         before, after = self._ends
         return before + frame[_CORRELATION] + after
 
-    def _read_steady(self, frame: bytes) -> ConsumerGroupHeartbeat | None:
+    def _read_unchanged(self, frame: bytes) -> ConsumerGroupHeartbeat | None:
         version = frame[_VERSION_AT]
         if not consumer_group_heartbeat.may_say_nothing_new(frame, version):
             return None  # it may be news, which is not read twice
@@ -136,7 +136,7 @@ def _read(frame: bytes) -> Heartbeat | None:
     return None if at is None else heartbeat.read_request(frame, at, VERSION, None)
 
 
-def _steady_ends(request: ConsumerGroupHeartbeat, interval_ms: int, version: int) -> tuple[bytes, bytes]:
+def _unchanged_ends(request: ConsumerGroupHeartbeat, interval_ms: int, version: int) -> tuple[bytes, bytes]:
     """Return the bytes of the answer to a heartbeat that changes nothing, before and after the correlation id."""
     response = consumer_group_heartbeat.Response(
         member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=interval_ms

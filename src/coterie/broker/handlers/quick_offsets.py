@@ -67,7 +67,7 @@ class QuickOffsets:
             return None
         call = Call(connection, self._route, frame[3], int.from_bytes(frame[4:8], "big", signed=True))
         of = CommitRows(topic.name, topic.id, rows, numbers, lowest, highest)
-        effects = self._coordinator.usual_commit(group_id, generation_id, member_id, of, call, now_ms)
+        effects = self._coordinator.quick_commit(group_id, generation_id, member_id, of, call, now_ms)
         if effects is None:
             return None
         connection.call = call
@@ -81,7 +81,7 @@ class QuickOffsets:
         group_id, (name, numbers), require_stable, _, _ = usual
         if self._authorizer is not None and not self._may(connection, AclOperation.DESCRIBE, group_id, name):
             return None
-        rows = self._coordinator.usual_fetch(group_id, name, numbers, require_stable=require_stable)
+        rows = self._coordinator.quick_fetch(group_id, name, numbers, require_stable=require_stable)
         if rows is None:
             return None
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)

@@ -1,6 +1,6 @@
 """The rules of one consumer group of KIP-848, pure: a rule takes group, event and time, and returns effects.
 
-Read `states.py` first (the tables), then `group.py` (what a group is), `change.py` (how records are written), and
+Read `states.py` first (the tables), then `group.py` (what a group is), `group_change.py` (how records are written), and
 `heartbeat.py`, the one request of a member. `rules.py` says which function handles what.
 """
 
@@ -8,8 +8,8 @@ from coterie.coordinator.consumer.conversion import DowngradeWritten, become_con
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
 from coterie.coordinator.consumer.heartbeat import heartbeat_refusal
 from coterie.coordinator.consumer.lifecycle import consumer_group_loaded, restore_consumer_group, unload_consumer_group
+from coterie.coordinator.consumer.quick_heartbeat import CaughtUp, quick_heartbeat, says_nothing_new
 from coterie.coordinator.consumer.states import GroupState, MemberState
-from coterie.coordinator.consumer.steady_heartbeat import CaughtUp, says_nothing_new, steady_heartbeat
 from coterie.coordinator.consumer.topic_image import TopicsImage
 
 __all__ = [
@@ -24,9 +24,9 @@ __all__ = [
     "consumer_group_loaded",
     "downgraded",
     "heartbeat_refusal",
+    "quick_heartbeat",
     "restore_consumer_group",
     "says_nothing_new",
-    "steady_heartbeat",
     "unload_consumer_group",
     "upgrade_failed",
 ]

@@ -150,7 +150,7 @@ class Session(DataStruct):
 
 
 class KnownMembers(DataStruct):
-    """The members as assignors see them, kept from one target to the next, while no topic changes (`target.py`)."""
+    """The members as assignors see them, kept from one target to the next, while no topic changes (`target_assignment.py`)."""
 
     version: int | None = None
     """The version of the topic image that they were made with."""
@@ -233,7 +233,7 @@ class ConsumerGroup(OffsetsGroup):
         self._subscribed: frozenset[str] | None = None
         self._topic_members: dict[str, int] = {}  # topic -> how many members name it
         self._reconciled = 0  # how many members are
-        self.computing: object | None = None  # the computation of a target that is under way (`target.py`)
+        self.computing: object | None = None  # the computation of a target that is under way (`target_assignment.py`)
         self.tried_ms = 0  # when the last one began, by the wall clock; 0: never
         self.failed_epoch = 0  # the group epoch for which the assignor has failed; 0: none
 

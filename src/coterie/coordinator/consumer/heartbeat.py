@@ -17,10 +17,10 @@ from coterie.coordinator.consumer.group import (
 )
 from coterie.coordinator.consumer.group_change import ConsumerGroupChange, has_same_partitions, partitions_of
 from coterie.coordinator.consumer.leave import leave
+from coterie.coordinator.consumer.quick_heartbeat import answer_quickly
 from coterie.coordinator.consumer.reconciliation import Owned, reconcile
 from coterie.coordinator.consumer.regex import why_invalid
 from coterie.coordinator.consumer.regex_refresh import RegexDue, last_resolved_ms, needs_refresh
-from coterie.coordinator.consumer.steady_heartbeat import usual_heartbeat
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupCreated, MemberJoined
 from coterie.protocol.consumer_group_records import MemberMetadata
@@ -78,7 +78,7 @@ def heartbeat_to_classic(group: Group, request: ConsumerGroupHeartbeat, _now_ms:
 
 def consumer_group_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects:
     """Handle a heartbeat of any kind. `group` may be a new one that is not kept if the request is refused."""
-    effects = usual_heartbeat(group, request, now_ms)
+    effects = answer_quickly(group, request, now_ms)
     if effects is not None:
         return effects
     refusal = heartbeat_refusal(request, group.settings)

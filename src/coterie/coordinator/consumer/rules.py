@@ -31,8 +31,8 @@ from coterie.coordinator.consumer.lifecycle import (
     target_computed,
     target_late,
 )
+from coterie.coordinator.consumer.quick_heartbeat import CaughtUp
 from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
-from coterie.coordinator.consumer.steady_heartbeat import CaughtUp
 from coterie.coordinator.consumer.target_assignment import TargetComputation, TargetLate
 from coterie.coordinator.offsets.offset_metadata_manager import (
     expiry_due,

@@ -170,7 +170,7 @@ def offset_fetch(group: OffsetsGroup, request: OffsetFetch, _now_ms: int) -> Eff
     # Only a client that asked for stable offsets hears of open transactions.
     unstable = request.require_stable and bool(group.pending_offsets)
     if request.topics is not None and len(request.topics) == 1 and not unstable:
-        rows = usual_rows(group, *request.topics[0])
+        rows = quick_rows(group, *request.topics[0])
         if rows is not None:
             return [Reply(request.token, OffsetsFetched(request.group_id, _NONE, rows))]
     found: list[FetchedOffset] = []
@@ -188,7 +188,7 @@ def offset_fetch(group: OffsetsGroup, request: OffsetFetch, _now_ms: int) -> Eff
     return [Reply(request.token, OffsetsFetched(request.group_id, _NONE, found))]
 
 
-def usual_rows(group: OffsetsGroup, topic: str, partitions: Sequence[int]) -> FetchedRows | None:
+def quick_rows(group: OffsetsGroup, topic: str, partitions: Sequence[int]) -> FetchedRows | None:
     """Return the offsets of one topic in one piece, if none of them has more than its offset."""
     committed = group.stored.last_commit(topic)
     if committed is not None and committed.numbers == tuple(partitions):

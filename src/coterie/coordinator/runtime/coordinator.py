@@ -231,24 +231,24 @@ class GroupCoordinator:
         group = None if shard is None else shard.groups.get(request.group_id)
         return group is not None and group.static.get(request.instance_id or "") == request.member_id
 
-    def steady_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
+    def quick_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
         """Handle a heartbeat of a consumer group that changes nothing; None: `handle` must."""
         shard = self.shards.get(self.partition_of(request.group_id))
-        return None if shard is None else shard.steady_heartbeat(request, now_ms)
+        return None if shard is None else shard.quick_heartbeat(request, now_ms)
 
-    def usual_commit(
+    def quick_commit(
         self, group_id: str, generation_id: int, member_id: str, of: CommitRows, token: Token, now_ms: int
     ) -> list[Outward] | None:
-        """Handle a commit as most are; None: `handle` must. See `Shard.usual_commit`."""
+        """Handle a commit as most are; None: `handle` must. See `Shard.quick_commit`."""
         shard = self.shards.get(self.partition_of(group_id))
-        return None if shard is None else shard.usual_commit(group_id, generation_id, member_id, of, token, now_ms)
+        return None if shard is None else shard.quick_commit(group_id, generation_id, member_id, of, token, now_ms)
 
-    def usual_fetch(
+    def quick_fetch(
         self, group_id: str, topic: str, partitions: Sequence[int], *, require_stable: bool
     ) -> FetchedRows | None:
         """Return offsets of one topic of a classic group, if all are there without metadata; None: `handle` must."""
         shard = self.shards.get(self.partition_of(group_id))
-        return None if shard is None else shard.usual_fetch(group_id, topic, partitions, require_stable=require_stable)
+        return None if shard is None else shard.quick_fetch(group_id, topic, partitions, require_stable=require_stable)
 
     def _handle_other(self, event: Any, now_ms: int) -> list[Outward]:
         if isinstance(event, ListGroups):

@@ -51,8 +51,8 @@ from coterie.coordinator.consumer.regex_refresh import RegexDue
 from coterie.coordinator.consumer.rules import OF_CLASSIC_GROUPS
 from coterie.coordinator.consumer.rules import RULES as CONSUMER_RULES
 from coterie.coordinator.consumer.target_assignment import TargetLate
-from coterie.coordinator.offsets.offset_metadata_manager import offsets_written, usual_rows
-from coterie.coordinator.offsets.usual_commit import UsualCommit
+from coterie.coordinator.offsets.offset_metadata_manager import offsets_written, quick_rows
+from coterie.coordinator.offsets.quick_commit import QuickCommit
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Emit, Mistake
@@ -76,7 +76,7 @@ from coterie.structs import DataStruct
 E = TypeVar("E")
 
 RULES: Mapping[type, Mapping[type, Callable[[Any, Any, int], Effects]]] = {
-    Group: {**CLASSIC_RULES, **OF_CLASSIC_GROUPS, UsualCommit: offsets_written},
+    Group: {**CLASSIC_RULES, **OF_CLASSIC_GROUPS, QuickCommit: offsets_written},
     ConsumerGroup: CONSUMER_RULES,
 }
 """The rules of each type of groups."""
@@ -224,8 +224,8 @@ class OffsetsMarkerWritten(Written):
     group_id: str = ""
 
 
-Outward = Reply | Emit | Append | ComputeTarget | UsualCommit
-"""The effects of a shard. A `UsualCommit` is durable: its member is to be answered."""
+Outward = Reply | Emit | Append | ComputeTarget | QuickCommit
+"""The effects of a shard. A `QuickCommit` is durable: its member is to be answered."""
 
 
 class _Unwritten:
@@ -267,8 +267,8 @@ class Shard:
         self.wall = WallClock() if wall is None else wall
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
-        self._queue: deque[_Unwritten | UsualCommit | CaughtUp] = deque()
-        self._under_way: list[_Unwritten | UsualCommit | CaughtUp] = []
+        self._queue: deque[_Unwritten | QuickCommit | CaughtUp] = deque()
+        self._under_way: list[_Unwritten | QuickCommit | CaughtUp] = []
         self._is_asked = False  # an append was asked for and has not ended
         self._held: dict[str, list[Any]] = {}  # by group whose deletion is on its way to the log: what has come since
         self._is_unloaded = False
@@ -356,19 +356,19 @@ class Shard:
         self._start_append(out)
         return out
 
-    def steady_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
-        """Handle a heartbeat that says nothing new, if nothing has changed; see `consumer.steady_heartbeat`."""
+    def quick_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
+        """Handle a heartbeat that says nothing new, if nothing has changed; see `consumer.quick_heartbeat`."""
         group = self.groups.get(request.group_id)
         if type(group) is not ConsumerGroup or (self._held and request.group_id in self._held):
             return None
-        return consumer.steady_heartbeat(group, request, now_ms)
+        return consumer.quick_heartbeat(group, request, now_ms)
 
-    def usual_commit(
+    def quick_commit(
         self, group_id: str, generation_id: int, member_id: str, of: CommitRows, token: Token, now_ms: int
     ) -> list[Outward] | None:
         """Handle a commit without an instance id, of partitions that exist; None: `handle` must, nothing has changed.
 
-        See `UsualCommit`. The checks are those of the rules, for a member of a Stable classic group.
+        See `QuickCommit`. The checks are those of the rules, for a member of a Stable classic group.
         """
         group = self.groups.get(group_id)
         if (
@@ -389,7 +389,7 @@ class Shard:
         if size > self.settings.coterie_max_record_bytes:
             return None
         member.deadline_ms = deadline_ms
-        item = UsualCommit(group, token, member_id, records, pairs, size, now_ms)
+        item = QuickCommit(group, token, member_id, records, pairs, size, now_ms)
         group.unwritten_commits[id(item)] = item
         self._queue.append(item)
         if not self._watches:
@@ -400,7 +400,7 @@ class Shard:
         self._start_append(out)
         return out
 
-    def usual_fetch(
+    def quick_fetch(
         self, group_id: str, topic: str, partitions: Sequence[int], *, require_stable: bool
     ) -> FetchedRows | None:
         """Return offsets of one topic of a classic group, if all are there without metadata; None: `handle` must."""
@@ -411,7 +411,7 @@ class Shard:
             or (self._held and group_id in self._held)
         ):
             return None
-        return usual_rows(group, topic, partitions)
+        return quick_rows(group, topic, partitions)
 
     def load(self, groups: Iterable[Group | ConsumerGroup], now_ms: int) -> list[Outward]:
         """Take the groups that were read from the log: the sessions of all members start now (C4)."""
@@ -542,7 +542,7 @@ class Shard:
         for item in self._under_way:
             count = len(item.pairs)
             try:
-                if type(item) is UsualCommit and not event.error and item.group.state is not DEAD:
+                if type(item) is QuickCommit and not event.error and item.group.state is not DEAD:
                     item.stored_at(position)
                     out.append(item)
                 elif type(item) is CaughtUp and not event.error and item.note_stored():
@@ -558,7 +558,7 @@ class Shard:
             position += count
         self._under_way, self._is_asked = [], False
 
-    def _ended(self, item: _Unwritten | UsualCommit | CaughtUp, out: list[Outward], now_ms: int) -> None:
+    def _ended(self, item: _Unwritten | QuickCommit | CaughtUp, out: list[Outward], now_ms: int) -> None:
         then = item.then
         if item.group is None:
             assert isinstance(then, OffsetsMarkerWritten)
@@ -609,7 +609,7 @@ class Shard:
         if then.answer is None and then.request is not None:
             self._held[then.group_id].insert(0, then.request)
 
-    def _watch(self, item: _Unwritten | UsualCommit | CaughtUp) -> None:
+    def _watch(self, item: _Unwritten | QuickCommit | CaughtUp) -> None:
         """Arm the one timer of all commits: it fires for the oldest, and is then armed for the next oldest.
 
         It stays armed when a write has ended, because the next commit would arm it again: a check without effect every

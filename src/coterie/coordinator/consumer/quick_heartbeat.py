@@ -1,6 +1,6 @@
 """The hot path: heartbeats that say nothing new, of members that need not do anything.
 
-Most often nothing has changed (`steady_heartbeat`). After a rebalance each member hears of the new epoch once, and
+Most often nothing has changed (`quick_heartbeat`). After a rebalance each member hears of the new epoch once, and
 nearly all keep what they have (`_catch_up`). The rule in `heartbeat.py` would do the same; a property test holds the
 two equal.
 """
@@ -40,7 +40,7 @@ _FEW = 4
 """Topics that are looked for one by one."""
 
 
-def steady_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
+def quick_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
     """Restart the member's session, and return the heartbeat interval for the answer.
 
     `request` says nothing new. None: there is more to do than that, and nothing of it is done yet.
@@ -79,7 +79,7 @@ def _is_known(group: ConsumerGroup, member: ConsumerGroupMember, request: Consum
     )
 
 
-def usual_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects | None:
+def answer_quickly(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects | None:
     """Handle a heartbeat if it says nothing new and the member keeps what it has; None: nothing is done yet.
 
     It may say what the member owns, as it does after each assignment: this counts while a member has something to give
@@ -89,7 +89,7 @@ def usual_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_m
         return None
     if request.member_epoch != group.assignment_epoch:
         return _catch_up(group, request, now_ms)
-    interval_ms = steady_heartbeat(group, request, now_ms)
+    interval_ms = quick_heartbeat(group, request, now_ms)
     if interval_ms is None:
         return None
     return [Reply(request.token, _unchanged(request.member_id, request.member_epoch, interval_ms))]

@@ -1,6 +1,6 @@
-"""UsualCommit: a commit as most are, one object from its request to its answer.
+"""QuickCommit: a commit as most are, one object from its request to its answer.
 
-A member of a Stable classic group commits offsets of one topic, without metadata. `Shard.usual_commit` takes such a
+A member of a Stable classic group commits offsets of one topic, without metadata. `Shard.quick_commit` takes such a
 commit if the rules of `offset_metadata_manager.py` accept it and nothing else follows from it. All others go by these
 rules, and so does the end of a write that failed. A property test holds both equal.
 """
@@ -20,10 +20,10 @@ from coterie.protocol.records import OffsetPairs
 if TYPE_CHECKING:
     from coterie.coordinator.classic.group import Group
 
-__all__ = ["UsualCommit"]
+__all__ = ["QuickCommit"]
 
 
-class UsualCommit(OffsetsWritten):
+class QuickCommit(OffsetsWritten):
     """Stands in the queue of a shard for what is to be written, and is the event of its end as well."""
 
     __slots__ = ("asked_ms", "group", "of", "pairs", "size")

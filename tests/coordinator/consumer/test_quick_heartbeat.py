@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from coordinator.consumer.group_world import GROUP, GroupWorld
 from coterie.coordinator.consumer import heartbeat as rule
 from coterie.coordinator.consumer.group import ConsumerGroup
-from coterie.coordinator.consumer.steady_heartbeat import usual_heartbeat
+from coterie.coordinator.consumer.quick_heartbeat import answer_quickly
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol import subscription
 from coterie.protocol.apis import consumer_group_heartbeat
@@ -130,7 +130,7 @@ def _seen(world: GroupWorld) -> tuple[Any, ...]:
 def test_the_short_way_does_what_the_rule_does(steps: list[tuple[Any, ...]], interval_ms: int) -> None:
     """K5 to K13: answers, records, state and facts, after each step."""
     short = play(steps, interval_ms)
-    with patch.object(rule, "usual_heartbeat", lambda *_: None):
+    with patch.object(rule, "answer_quickly", lambda *_: None):
         plain = play(steps, interval_ms)
     assert short == plain
 
@@ -144,7 +144,7 @@ def test_a_member_that_keeps_its_partitions_catches_up_the_short_way() -> None:
     group, epoch = world.group, a.epoch
     assert group.members["a"].epoch == epoch < group.assignment_epoch
     request = ConsumerGroupHeartbeat(0, GROUP, "a", epoch, client_id="c", client_host="/h")
-    assert usual_heartbeat(group, request, world.world.now_ms) is not None
+    assert answer_quickly(group, request, world.world.now_ms) is not None
     assert group.members["a"].epoch == group.assignment_epoch
     assert group.sessions["a"].deadline_ms == world.world.now_ms + group.session_timeout_ms
     again = GroupWorld(t=1)
