@@ -150,7 +150,7 @@ class Session(DataStruct):
 
 
 class KnownMembers(DataStruct):
-    """The members as assignors see them, kept from one target to the next, while no topic changes (`target_assignment.py`)."""
+    """The members as assignors see them, kept while no topic changes (`target_assignment.py`)."""
 
     version: int | None = None
     """The version of the topic image that they were made with."""
