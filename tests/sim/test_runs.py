@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from coterie.sim import Plan, simulate
+from coterie.sim.clients import Asked
 from coterie.sim.faults import PowerLostAfterRestart
 from coterie.sim.invariants import INVARIANTS
 from coterie.sim.plan import LEAST_FAULTS, WORKLOADS
@@ -67,6 +68,20 @@ class NobodyIsCutOff(Observer):
     def happened(self, _who: str, what: str) -> None:
         if ": cut off" in what:
             self.fails("somebody was")
+
+
+def test_observers_hear_every_answer_also_those_that_no_task_waits_for() -> None:
+    """The consumer sends heartbeats of classic groups by `BrokerConnection.ask`."""
+    heard: set[str] = set()
+
+    class Answers(Observer):
+        name = "answers"
+
+        def answered(self, _client: object, asked: Asked, _answer: object) -> None:
+            heard.add(asked.api.API.name)
+
+    simulate(Plan.draw(1, "steady", members=2, hours=0.02, faults=0), [Answers])
+    assert heard >= {"Heartbeat", "JoinGroup", "SyncGroup", "Fetch", "Metadata"}
 
 
 def test_a_failure_is_told_with_its_seed_the_command_and_the_story_and_shrinks_to_what_it_takes(

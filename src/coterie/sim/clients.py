@@ -14,7 +14,7 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from coterie.client.network.connection import BrokerConnection
+from coterie.client.network.connection import BrokerConnection, OnAnswer
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import Runtime
 from coterie.client.producer.delivery import RecordMetadata
@@ -85,13 +85,26 @@ class _Connection(BrokerConnection):
         return min(level, self._client.versions.get(name, level))
 
     async def send(self, api: ModuleType, request: Any, **how: Any) -> Any:
-        client = self._client
-        asked = Asked(api, request, client.world.schedule.now_ms)
+        asked = Asked(api, request, self._client.world.schedule.now_ms)
         answer = await super().send(api, request, **how)
+        self._report(asked, answer)
+        return answer
+
+    def ask(self, api: ModuleType, request: Any, then: OnAnswer, **how: Any) -> None:
+        asked = Asked(api, request, self._client.world.schedule.now_ms)
+
+        def answered(answer: Any, error: Exception | None) -> None:
+            if error is None:
+                self._report(asked, answer)
+            then(answer, error)
+
+        super().ask(api, request, answered, **how)
+
+    def _report(self, asked: Asked, answer: Any) -> None:
+        client = self._client
         if client.is_alive:
             for hears in client.world.on_answered:
                 hears(client, asked, answer)
-        return answer
 
     def _out_of_time(self, asked: Any, timeout_ms: float) -> None:
         self._client.world.timed_out(self._client, asked.api.name)
