@@ -78,9 +78,10 @@ def test_observers_hear_every_answer_also_those_that_no_task_waits_for() -> None
         name = "answers"
 
         def answered(self, _client: object, asked: Asked, _answer: object) -> None:
-            heard.add(asked.api.API.name)
+            heard.add(asked.module.API.name)
 
-    simulate(Plan.draw(1, "steady", members=2, hours=0.02, faults=0), [Answers])
+    outcome = simulate(Plan.draw(1, "steady", members=2, hours=0.02, faults=0), [Answers])
+    assert outcome.held, outcome.what
     assert heard >= {"Heartbeat", "JoinGroup", "SyncGroup", "Fetch", "Metadata"}
 
 
