@@ -91,7 +91,7 @@ def test_a_hint_names_what_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> 
         "": "pip install 'PATH[x]', where PATH is a clone of Coterie or its wheel",
     }
     for noted, hint in hints.items():
-        monkeypatch.setattr("coterie.extras.distribution", lambda _, noted=noted: Installed(noted or None))
+        monkeypatch.setattr("importlib.metadata.distribution", lambda _, noted=noted: Installed(noted or None))
         assert how_to_install("x") == hint
 
 

@@ -21,6 +21,7 @@ RUN_BY = {
     "test_without_waiting.py": "tests/docs/test_examples.py",
     "what_if.py": "tests/docs/test_examples.py",
     "spark_in_a_group.py": "tests/spark/test_docs.py",
+    "groups.ipynb": "tests/spark/test_group_views.py",
 }
 
 

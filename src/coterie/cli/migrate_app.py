@@ -45,12 +45,10 @@ def migrate(
     replication_factor: Annotated[
         int | None, typer.Option(min=1, help="Replicas of new topics.", show_default="the target's default")
     ] = None,
-    compression: Annotated[str, typer.Option(metavar="CODEC", help="Codec of copied records: zstd, lz4, ...")] = "none",
+    compression: Annotated[str, typer.Option(metavar="CODEC", help="Codec: zstd, lz4, ...")] = "none",
     acls: Annotated[bool, typer.Option("--acls/--no-acls", help="Copy ACLs.")] = True,
     every: Annotated[float, typer.Option(min=0.5, metavar="SECONDS", help="How often offsets are set.")] = 5.0,
-    spark: Annotated[
-        bool, typer.Option("--spark", help="copy, verify: jobs of Spark do it, where much is left.")
-    ] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="Use Spark where much is left to copy.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
     spark_from: Annotated[
         int, typer.Option(min=1, metavar="OFFSETS", help="Spark copies partitions that are so far behind.")
@@ -62,7 +60,7 @@ def migrate(
 
     plan shows what would be created. copy, the default, creates topics and copies records until Ctrl-C, while clients
     go on; it can be killed and started again. status shows what is left to do, and which groups can move. verify
-    compares counts and checksums of all copied records (docs/beyond-one-machine.md). With --spark, jobs of Spark copy
+    compares counts and checksums of all copied records. With --spark, jobs of Spark copy
     partitions with many records first.
 
     Try it: coterie migrate --from 127.0.0.1:9092 --to kafka1:9092 --once

@@ -29,22 +29,20 @@ File = Annotated[
     Path | None,
     typer.Argument(
         metavar="[FILE]",
-        help="The group, in TOML or JSON: members, topics, rates, settings. coterie plan group writes such a file.",
+        help="The group, in TOML or JSON, as plan group writes it.",
     ),
 ]
-Group = Annotated[
-    str | None, typer.Option("--group", "-g", help="In place of FILE: a group of --bootstrap or --ledger.")
-]
+Group = Annotated[str | None, typer.Option("--group", "-g", help="A live or recorded group, in place of FILE.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting for all variants, by its Kafka name. Repeatable."),
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting for all variants. Repeatable."),
 ]
 Compare = Annotated[
     list[str] | None,
     typer.Option(
         "--compare",
         metavar="SETTINGS",
-        help="Also simulate the group with NAME=VALUE,...; usual: with the usual ones. Repeatable.",
+        help="Variant: NAME=VALUE,... or usual. Repeatable.",
     ),
 ]
 AtMost = Annotated[
@@ -52,7 +50,7 @@ AtMost = Annotated[
     typer.Option(
         "--at-most",
         metavar="COST=NUMBER",
-        help="A bound for a cost, as worst_lag_s@p99=10; exit status 1 if it is not kept. Repeatable.",
+        help="A bound, as worst_lag_s@p99=10. Repeatable.",
     ),
 ]
 Seeds = Annotated[
@@ -60,7 +58,7 @@ Seeds = Annotated[
     typer.Option(
         "--seeds",
         metavar="FIRST-LAST",
-        help="Simulate each variant once for each seed: more seeds, steadier percentiles.",
+        help="Seeds of each variant.",
     ),
 ]
 Jobs = Annotated[
@@ -68,21 +66,15 @@ Jobs = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        "--out", metavar="DIR", file_okay=False, help="Write the page plan.html and a row for each world here."
-    ),
+    typer.Option("--out", metavar="DIR", file_okay=False, help="Write plan.html and a row for each world."),
 ]
 Spark = Annotated[
     bool,
-    typer.Option(
-        "--spark", help="Simulate as tasks of Spark, for thousands of worlds; needs --out, Spark and Java 17."
-    ),
+    typer.Option("--spark", help="Simulate with Spark; needs --out and Java 17."),
 ]
 Master = Annotated[
     str | None,
-    typer.Option(
-        "--master", help="With --spark: local[2], spark://HOST:PORT, yarn or k8s://URL.", show_default="local[*]"
-    ),
+    typer.Option("--master", help="Spark master.", show_default="local[*]"),
 ]
 
 _SHARED: dict[str, tuple[Any, object]] = {
