@@ -215,9 +215,9 @@ class Group(OffsetsGroup):
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type == protocol_type:
-            everybody = len(self.members)
+            count = len(self.members)
             for protocol in protocols:
-                if self.support.get(protocol.name, 0) == everybody:
+                if self.support.get(protocol.name, 0) == count:
                     return True
         return False
 
