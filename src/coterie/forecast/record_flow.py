@@ -88,7 +88,7 @@ class RecordFlow:
         self._turn: dict[str, int] = {}
         """The number of polls of each process, since each begins with another partition."""
         self._owned: dict[str, list[tuple[Partition, PartitionFlow]]] = {}
-        """What each process reads, until an owner changes: it is asked for at each poll."""
+        """The partitions that each process reads, until an owner changes: each poll needs them."""
 
     def add(self, topic: str, numbers: Iterable[int], records_per_s: float, now_ms: int) -> None:
         """Add partitions; all of them together get that many records."""

@@ -38,7 +38,7 @@ _OF_DEPLOY: Mapping[str, tuple[str, Callable[[str], object]]] = {
 World = tuple[Question, int]
 """A question and a seed: one simulation."""
 Outcome = WorldCost | str
-"""What a change costs in a world, or why that world cannot be simulated."""
+"""The costs of a change in a world, or the reason why that world cannot be simulated."""
 Runner = Callable[[Sequence[World]], Iterable[WorldCost]]
 """Runs worlds and returns their costs in the same order."""
 

@@ -193,7 +193,7 @@ class Engine:
         self._failures: deque[Exception] = deque()
         self._is_woken = False
         self._waiters: dict[asyncio.Future[None], Callable[[], bool] | None] = {}
-        """What each of them waits for; None: for any event."""
+        """The event that each of them waits for; None: any event."""
         self._endings: dict[int, asyncio.Future[Any]] = {}
         self._last_token = 0
         self._perform: Mapping[type, Callable[[Any], None]] = {

@@ -69,7 +69,7 @@ def _small_frames() -> bytearray:
 
 
 class _Callback:
-    """What a future is to those who wait, for one who is called instead: soon, as the callbacks of futures are."""
+    """Takes the place of a future, and calls a function with the answer: soon, as futures call theirs."""
 
     __slots__ = ("_api", "_connection", "_is_done", "_then", "_version")
 

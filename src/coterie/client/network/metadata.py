@@ -79,7 +79,7 @@ class Metadata(DataStruct, frozen=True):
 
 
 class ClusterMetadata:
-    """What a client knows of its cluster, and since when. Times are in seconds, as event loops count them."""
+    """The metadata of a cluster, and its age. Times are in seconds, as event loops count them."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
