@@ -32,7 +32,7 @@ RULES = [
            "shortest <= request.session_timeout_ms <= longest", "shortest < request.session_timeout_ms < longest"),
     Mutant("1", "the group takes one too many", "coordinator/classic/join_group.py", "len(group.members) >= limit", "len(group.members) > limit"),
     Mutant("1", "a known member turned away stays", "coordinator/classic/join_group.py", "effects += group.remove([member], now_ms)", "pass"),
-    Mutant("2", "a disjoint list is taken", "coordinator/classic/group.py", "if self.support.get(protocol.name, 0) == everybody:",
+    Mutant("2", "a disjoint list is taken", "coordinator/classic/group.py", "if self.support.get(protocol.name, 0) == count:",
            "if self.support.get(protocol.name, 0) >= 0:"),
     Mutant("2", "names may repeat", "coordinator/classic/group.py",
            "if len(protocols) > 1 and len({protocol.name for protocol in protocols}) != len(protocols):", "if False:"),

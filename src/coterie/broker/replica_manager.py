@@ -17,7 +17,7 @@ class ReplicaManager:
         self._directory = directory
         self._flusher = flusher
         self.high_watermark = flusher.high_watermark
-        """Takes a log and returns how far consumers may read it."""
+        """Returns the high watermark of a log: how far consumers may read it (`Flusher.high_watermark`)."""
 
     @property
     def waits_for_disk(self) -> bool:

@@ -117,7 +117,7 @@ def retried(party: Party, api: ApiName, code: ErrorCode, token: str, _before: st
     assert len(party.requests(REQUEST[api])) >= 2
     if token:
         assert errand_error(party, token) is None
-    if on_error(api, code) is ErrorAction.FIND:
+    if on_error(api, code) is ErrorAction.FIND_COORDINATOR:
         assert party.fact(CoordinatorLost)
 
 
@@ -157,7 +157,7 @@ def ignored(party: Party, _api: ApiName, _code: ErrorCode, _token: str, _before:
 
 FOLLOWS: Mapping[ErrorAction, Callable[[Party, ApiName, ErrorCode, str, str], None]] = {
     ErrorAction.RETRY: retried,
-    ErrorAction.FIND: retried,
+    ErrorAction.FIND_COORDINATOR: retried,
     ErrorAction.TAKE_ID: retried,
     ErrorAction.REJOIN: rejoined,
     ErrorAction.DROP_GENERATION: dropped,

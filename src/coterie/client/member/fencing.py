@@ -83,7 +83,7 @@ def rebalance_failed(
     if what in {ErrorAction.TAKE_ID, ErrorAction.REJOIN}:
         return _soon(member, now_ms)
     effects = back_off(member, now_ms)
-    if what is ErrorAction.FIND:
+    if what is ErrorAction.FIND_COORDINATOR:
         effects += forget_coordinator(member, f"{code.name} in answer to {api}", now_ms)
     return effects
 

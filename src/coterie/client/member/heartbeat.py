@@ -89,7 +89,7 @@ def _refused(member: MemberData, code: ErrorCode, now_ms: int) -> Effects:
     if what in DROPS:
         return drop_for(member, ApiName.HEARTBEAT, code, what, now_ms)
     effects: Effects = []
-    if what is ErrorAction.FIND:
+    if what is ErrorAction.FIND_COORDINATOR:
         effects = forget_coordinator(member, f"{code.name} in answer to {ApiName.HEARTBEAT}", now_ms)
     elif what is ErrorAction.FAIL and member.ending is None:
         effects = [Fail(error_for(ApiName.HEARTBEAT, code, member.settings))]

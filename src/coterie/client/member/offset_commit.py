@@ -161,7 +161,7 @@ def _question(member: MemberBase, pending: PendingRequest) -> SendRequest:
 def try_later(member: MemberBase, pending: PendingRequest, api: ApiName, error: KafkaError, now_ms: int) -> Effects:
     """A retriable error: once more after a back-off, if the request may be repeated and there is time."""
     effects: Effects = []
-    if member.on_error(api, error.code) is ErrorAction.FIND and pending.sent_to is member.coordinator:
+    if member.on_error(api, error.code) is ErrorAction.FIND_COORDINATOR and pending.sent_to is member.coordinator:
         effects = forget_coordinator(member, f"{error.code.name} in answer to {api}", now_ms)
     at_ms = now_ms + member.backoff_ms(pending.failures)
     pending.failures += 1
@@ -319,7 +319,7 @@ def commit_answered(member: MemberBase, event: CommitAnswered, now_ms: int) -> E
             return end(member, pending, None, now_ms)
         error = error_for(ApiName.OFFSET_COMMIT, code, member.settings, about)
     what = member.on_error(ApiName.OFFSET_COMMIT, code)
-    if what in {ErrorAction.RETRY, ErrorAction.FIND} and isinstance(error, KafkaError):
+    if what in {ErrorAction.RETRY, ErrorAction.FIND_COORDINATOR} and isinstance(error, KafkaError):
         effects = try_later(member, pending, ApiName.OFFSET_COMMIT, error, now_ms)
         if code in NO_SUCH_TOPIC and pending.number in member.pending_requests:
             topics = frozenset(one.topic for one in pending.offsets)

@@ -83,7 +83,7 @@ class ErrorAction(Enum):
     """The reaction of a member to an error."""
 
     RETRY = "back off, then try again"
-    FIND = "look the coordinator up, back off, then try again"
+    FIND_COORDINATOR = "look the coordinator up, back off, then try again"
     TAKE_ID = "join again at once, with the id it was given"
     REJOIN = "join again"
     DROP_GENERATION = "drop the generation, keep the id, join again: what it owned is lost"
@@ -95,12 +95,12 @@ class ErrorAction(Enum):
 
 
 _COORDINATOR = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND,
-    ErrorCode.NOT_COORDINATOR: ErrorAction.FIND,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND_COORDINATOR,
+    ErrorCode.NOT_COORDINATOR: ErrorAction.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
     # Not said by coordinators: the connection was lost, or nothing was heard for the request timeout.
-    ErrorCode.NETWORK_EXCEPTION: ErrorAction.FIND,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorAction.FIND,
+    ErrorCode.NETWORK_EXCEPTION: ErrorAction.FIND_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorAction.FIND_COORDINATOR,
 }
 
 ON_ERROR: Mapping[ApiName, Mapping[ErrorCode, ErrorAction]] = {

@@ -368,7 +368,7 @@ class Shard:
     ) -> list[Outward] | None:
         """Handle a commit without an instance id, of partitions that exist; None: `handle` must, nothing has changed.
 
-        See `QuickCommit`. The checks are those of the rules, for a member of a Stable classic group.
+        See `QuickCommit`. The checks are those of `Group.validate_offset_commit`, for a member of a Stable group.
         """
         group = self.groups.get(group_id)
         if (

@@ -53,7 +53,7 @@ def test_what_is_done_about_an_error_of_a_heartbeat(code: ErrorCode) -> None:
     member = Seat().stable(t=[0]).advance(INTERVAL_MS).refuse(code)
     newcomer = Seat().joins("t").refuse(code)
     what = on_error(HEARTBEAT_API, code)
-    if what in {ErrorAction.RETRY, ErrorAction.FIND}:
+    if what in {ErrorAction.RETRY, ErrorAction.FIND_COORDINATOR}:
         assert member.state == "Stable" and newcomer.state == "Joining"
         assert member.advance(1_200).heartbeat.member_epoch == 2
         assert newcomer.advance(1_200).heartbeat.member_epoch == 0

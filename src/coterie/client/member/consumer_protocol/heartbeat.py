@@ -226,7 +226,7 @@ def _refused(
         member.wants_heartbeat = member.state is JOINING
         return [Fail(error), look(member, now_ms)] if member.ending is None else [look(member, now_ms)]
     effects: Effects = []
-    if what is ErrorAction.FIND:
+    if what is ErrorAction.FIND_COORDINATOR:
         effects = forget_coordinator(member, f"{code.name} in answer to {HEARTBEAT_API}", now_ms)
     member.wants_heartbeat = True
     if what is ErrorAction.RETRY or member.heartbeat_failures:

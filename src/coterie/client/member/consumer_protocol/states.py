@@ -79,7 +79,7 @@ IN_THE_GROUP = frozenset({JOINING, RECONCILING, ACKNOWLEDGING, STABLE})
 
 HEARTBEAT_API = "ConsumerGroupHeartbeat"
 
-_AGAIN = frozenset({ErrorAction.FIND, ErrorAction.RETRY})
+_AGAIN = frozenset({ErrorAction.FIND_COORDINATOR, ErrorAction.RETRY})
 _COORDINATOR = {code: what for code, what in classic.ON_ERROR[ApiName.HEARTBEAT].items() if what in _AGAIN}
 ON_ERROR: Mapping[str, Mapping[ErrorCode, ErrorAction]] = {
     ApiName.FIND_COORDINATOR: classic.ON_ERROR[ApiName.FIND_COORDINATOR],
