@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from coterie.storage import DataDirectory, Files, MemoryFiles, PartitionLog, StoredTopic
 from coterie.storage.files import read_file, replace_file
 from coterie.storage.flush import JOURNAL_FILE, Journal, journal_key, read_journal
-from coterie.storage.log_errors import DamagedFileError
+from coterie.storage.log_errors import DamagedFileError, LogWriteError
+from coterie.storage.segment_files import LOG
 from logs import SMALL, FaultyFiles, batch, read_all
 
 NOW = 1_000
@@ -230,6 +231,34 @@ def test_what_a_failed_sync_left_in_the_cache_alone_is_written_anew() -> None:
     repairing.done()
     assert files.room == 1_000 - (log.size - size), "all that was not synced in place"
     assert read_all(log) == [(0, b"first"), (1, b"a")]
+
+
+def test_a_repair_writes_nothing_to_a_segment_that_was_sealed_and_synced() -> None:
+    """A write that fails on a full disk may leave a part there, and a start takes such a segment for whole."""
+    files = FaultyFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    log._roll(NOW)  # as for a compaction
+    log.flush()
+    sealed, active = log.segments
+    size = sealed.size
+    assert log.synced_end == active.base_offset
+    log.append(batch(b"a"), NOW)
+    journal(directory)
+    target = log.flush_target(in_place=True)
+    assert target is not None
+    log.flush_failed(target)
+    files.room = 9
+    for _ in range(2):
+        with pytest.raises(LogWriteError):
+            log.repair(NOW).run()
+        assert files.size(sealed.path(LOG)) == size
+    files.room = None
+    repairing = log.repair(NOW)
+    repairing.run()
+    repairing.done()
+    assert [segment.base_offset for segment in log.segments] == [0, active.base_offset]
+    assert read_all(log)[-1] == (active.base_offset, b"a") and files.size(sealed.path(LOG)) == size
 
 
 def test_a_segment_gets_its_end_back_though_the_next_one_was_begun() -> None:

@@ -200,7 +200,8 @@ def load_cut(
     """Load a log as after a crash, and end it with the last whole batch before `end`.
 
     What only the journal made durable is written again: after a failed fsync the kernel marks the pages clean. Reads
-    still return them, but later fsyncs skip them.
+    still return them, but later fsyncs skip them. Nothing is written to a segment that was sealed below the recovery
+    point: a write that fails may leave a part behind, and a start takes such a segment for whole.
     """
 
     def loaded(journaled: Sequence[bytes]) -> LoadedLog:
@@ -222,7 +223,7 @@ def load_cut(
     keep = min(end, recovery_point) if journaled else end
     segments = found.segments
     try:
-        while len(segments) > 1 and segments[-1].base_offset >= keep:
+        while len(segments) > 1 and segments[-1].base_offset > keep:  # one that begins there goes on, from nothing
             segments.pop().delete()
         segments[-1].cut_at(keep)
     finally:
