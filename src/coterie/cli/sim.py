@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PROGRESS_S = 5
 _PAGE_BEGINS_MS = 946_688_400_000
-"""Where a page begins: 1 January 2000, 01:00 UTC."""
+"""The time at which a page begins: 1 January 2000, 01:00 UTC."""
 
 
 def parse_numbers(text: str) -> list[int]:

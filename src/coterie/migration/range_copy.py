@@ -40,7 +40,7 @@ MICROSECONDS = 1_000
 
 @dataclass(frozen=True)
 class CopyJob:
-    """What all tasks need to know."""
+    """The settings that all tasks share."""
 
     source: Side
     target: Side
@@ -52,7 +52,7 @@ class CopyJob:
 
 
 class CopyRange(NamedTuple):
-    """What one task copies, and what was stored about its partition when the task was made."""
+    """The range that one task copies, and the stored progress of its partition when the task was made."""
 
     partition: TopicPartition
     from_offset: int
@@ -64,7 +64,7 @@ class CopyRange(NamedTuple):
 
 
 class CopiedRange(NamedTuple):
-    """What one task has done."""
+    """The result of one task."""
 
     records: int
     is_superseded: bool = False

@@ -23,7 +23,7 @@ SETTINGS = {
 }
 """Settings of the session that Delta needs."""
 LOCAL_SETTINGS = {"spark.databricks.delta.snapshotPartitions": "2"}
-"""With a local master: Delta reads its log in 50 tasks otherwise, some times for each transaction."""
+"""Settings for a local master: Delta reads its log in 50 tasks otherwise, some times for each transaction."""
 
 
 class DeltaTables:
