@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Broker", "Process", "coterie_serve", "quartiles", "rss_mib", "write_results"]
+__all__ = ["Broker", "Process", "commit", "coterie_serve", "quartiles", "rss_mib", "write_results"]
 
 
 def coterie_serve(*options: str) -> list[str]:
@@ -82,12 +82,16 @@ def quartiles(values: Iterable[float], digits: int = 2) -> list[float]:
     return [round(ordered[len(ordered) * part // 4], digits) for part in (1, 2, 3)]
 
 
+def commit() -> str:
+    asked = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
+
+
 def write_results(path: str | None, figures: dict[str, Any]) -> None:
     """Print them, and keep them with the commit and the machine they are of."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     models = [row for row in Path("/proc/cpuinfo").read_text().splitlines() if row.startswith("model name")]
     about = {
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
         "python": platform.python_version(),
         "cpu": models[0].partition(":")[2].strip() if models else platform.processor(),
         "cores": os.cpu_count(),

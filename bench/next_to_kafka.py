@@ -1,6 +1,7 @@
 """The group coordinators of Coterie and of Apache Kafka 4.3.1, measured by coordbench in one run.
 
-    make bench                 # or: .venv/bin/python bench/next_to_kafka.py [--json FILE] [--quick] [--only rebalance]
+    make bench
+    .venv/bin/python bench/next_to_kafka.py [--json FILE] [--quick] [--only rebalance] [--flush os]
 
 Both brokers run at once, each on its defaults (Coterie syncs to disk before it answers, Kafka does not), and are loaded
 in turn, never together. Kafka is warmed first: a JVM needs it. What counts is the broker's CPU for a request, ours
@@ -26,7 +27,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
 from data_path import data_path  # noqa: E402
-from measured import Process, coterie_serve, write_results  # noqa: E402
+from measured import Process, commit, coterie_serve, write_results  # noqa: E402
 
 from apache_kafka import CLUSTER_ID, SERVER, ApacheKafka, java_command, why_not  # noqa: E402
 
@@ -154,11 +155,11 @@ def warm(where: str, pid: int) -> None:
         coordbench(scenario, where, "--pid", str(pid), "--runs", "1", "--warmup", "0", *options)
 
 
-def running(only: Sequence[str], options: Mapping[str, list[str]]) -> Iterator[tuple[str, str, Cases]]:
+def running(only: Sequence[str], options: Mapping[str, list[str]], flush: str) -> Iterator[tuple[str, str, Cases]]:
     """Scenario by scenario, first the one, then the other."""
     with ExitStack() as stack:
         data = stack.enter_context(tempfile.TemporaryDirectory())
-        ours = stack.enter_context(Process(coterie_serve("--data", data)))
+        ours = stack.enter_context(Process(coterie_serve("--data", data, "--flush", flush)))
         host, port = ours.ready()
         kafka = stack.enter_context(ApacheKafka({"group.initial.rebalance.delay.ms": "3000"}, flags=SERVER))
         say("warming Kafka")
@@ -253,6 +254,15 @@ def judged(found: Mapping[str, Mapping[str, Cases]]) -> list[dict[str, Any]]:
     return rows
 
 
+def kept_results(path: str) -> dict[str, Any]:
+    """Return what the file has, so that a run of some scenarios (`--only`) leaves the others in it.
+
+    Each scenario is of one run of both brokers; `commits` says of which code.
+    """
+    file = Path(path)
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     head = ("case", "figure", "coterie", "kafka", "ratio", "aim", "met")
     cells = [head, *(tuple("-" if row[name] is None else str(row[name]) for name in head) for row in rows)]
@@ -262,10 +272,13 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json")
+    parser.add_argument("--json", help="write the figures there; those of scenarios that were not asked for stay")
+    parser.add_argument("--flush", choices=["sync", "os"], default="sync", help="os: as Kafka, which does not sync")
     parser.add_argument("--quick", action="store_true", help="one short run of each")
     parser.add_argument("--only", nargs="+", default=[*RUNNING, *LAUNCHED], choices=[*RUNNING, *LAUNCHED])
     options = parser.parse_args()
+    if options.flush == "os" and options.json:
+        parser.error("the file is of --flush sync, the default: leave out --json")
     if why_not():
         raise SystemExit(why_not())
     chosen = QUICK if options.quick else OPTIONS
@@ -273,13 +286,15 @@ def main() -> None:
     with_running = [name for name in RUNNING if name in options.only]
     with_launched = [name for name in LAUNCHED if name in options.only]
     for scenario, name, cases in [
-        *(running(with_running, chosen) if with_running else ()),
+        *(running(with_running, chosen, options.flush) if with_running else ()),
         *launched(with_launched, chosen),
     ]:
         found.setdefault(scenario, {})[name] = cases
-    rows = judged(found)
-    write_results(options.json, {"rows": rows, "cases": found})
-    print(table(rows), file=sys.stderr)
+    print(table(judged(found)), file=sys.stderr)
+    kept = kept_results(options.json) if options.json else {}
+    cases = {**kept.get("cases", {}), **found}
+    commits = {**kept.get("commits", {}), **dict.fromkeys(found, commit())}
+    write_results(options.json, {"rows": judged(cases), "cases": cases, "commits": commits})
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from coterie.spark.pipeline.schemas import TABLES as TABLES_OF_GROUPS
 from coterie.spark.pipeline.schemas import spark_type
 from coverage_page import coverage
 from facts_page import facts_page
+from performance_tables import latency_table, readme_table, throughput_table
 from pictures import PICTURES
 from settings_kwargs import settings_kwargs
 from state_picture import state_picture
@@ -336,6 +337,16 @@ def transactions() -> str:
     return _filled("transactions.md", parts)
 
 
+def readme() -> str:
+    """The hand-written page, with the table of measurements."""
+    return _filled("../README.md", {"bench/results/": readme_table()})
+
+
+def performance() -> str:
+    parts = {"bench/results/, throughput": throughput_table(), "bench/results/, latencies": latency_table()}
+    return _filled("performance.md", parts)
+
+
 def _transaction_states() -> str:
     tables = producer_transaction_states
     apis, states_ = list(tables.TransactionApi), list(tables.TransactionState)
@@ -377,6 +388,8 @@ def _filled(name: str, parts: Mapping[str, str]) -> str:
         begin = f"<!-- made by `make docs` from {source} -->\n"
         before, _, rest = text.partition(begin)
         _, end, after = rest.partition("<!-- end -->")
+        if not end:
+            raise ValueError(f"{name} has no place for what is made from {source}: {begin.strip()} ... <!-- end -->")
         text = f"{before}{begin}{made}\n{end}{after}"
     return text
 
@@ -502,6 +515,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "spark-options.md": spark_options,
     "tables.md": tables,
     "test-controls.md": test_controls,
+    "performance.md": performance,
+    "../README.md": readme,
     **PICTURES,
     "../src/coterie/client/settings_kwargs.py": settings_kwargs,
 }
