@@ -111,8 +111,11 @@ corruption: venv ## every file of a data directory, damaged in every way, after 
 sim: venv ## simulate 100 seeds of mixed workloads, and print what they covered (SEEDS=0-99, ARGS="--workload flapping")
 	$(BIN)/coterie sim --seeds $(SEEDS) $(ARGS)
 
-sim-soak: venv ## simulate 10 000 seeds of mixed workloads, two at a time: none may fail (SEEDS=, JOBS=)
-	$(BIN)/coterie sim --seeds $(if $(filter 0-99,$(SEEDS)),0-9999,$(SEEDS)) --jobs $(JOBS)
+sim-soak: venv ## simulate 10 000 seeds of mixed workloads, two at a time: none may fail; the summary is kept in bench/results/sim_soak.txt (SEEDS=, JOBS=)
+	@mkdir -p build; began=$$(git rev-parse --short HEAD); \
+	$(BIN)/coterie sim --seeds $(if $(filter 0-99,$(SEEDS)),0-9999,$(SEEDS)) --jobs $(JOBS) > build/sim_soak.txt; failed=$$?; \
+	{ echo "commit $$began, seeds $(if $(filter 0-99,$(SEEDS)),0-9999,$(SEEDS))"; cat build/sim_soak.txt; } | tee bench/results/sim_soak.txt; \
+	exit $$failed
 
 conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, and compare (KEEP=1 keeps Kafka's answers, ONLY=); then live members on both
 	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
