@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random  # noqa: TID251
@@ -24,11 +24,15 @@ from coterie import (
     ConfigResource,
     ConfigSource,
     NewTopic,
+    OffsetAndMetadata,
     Producer,
     ResourcePattern,
     TopicPartition,
     checked,
 )
+from coterie.migration.clusters import Side
+from coterie.migration.copier import CopySession, MigrationOptions, copy_until
+from coterie.migration.progress import Entry
 from coterie.settings.producer_settings import ProducerSettings
 from soak.migrate import (
     ORDERS,
@@ -188,6 +192,32 @@ def test_a_second_copy_of_the_same_name_ends_the_first() -> None:
         assert run(here, there, "--once").returncode == 0
         teas = [NewTopic("teas", 1)]
         assert not record_differences(contents(here, teas), contents(there, teas))
+
+
+def test_a_group_that_reads_in_the_target_while_others_are_looked_at_is_not_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has come, committed and gone between the look at it and the moment when its offsets are set."""
+    place = TopicPartition("teas", 0)
+    with Broker() as source, Broker() as target:
+        here, there = source.bootstrap_servers, target.bootstrap_servers
+        with Admin(bootstrap_servers=here) as admin, Producer(bootstrap_servers=here) as producer:
+            for one in range(10):
+                producer.send("teas", str(one)).result()
+            checked(admin.alter_group_offsets("billing", {place: OffsetAndMetadata(2)}))
+        write = CopySession._write
+
+        def write_slowly(session: CopySession, entries: Collection[Entry]) -> None:
+            write(session, entries)
+            if any(b"billing" in key for key, _ in entries):
+                checked(target_admin.alter_group_offsets("billing", {place: OffsetAndMetadata(7)}))
+
+        monkeypatch.setattr(CopySession, "_write", write_slowly)
+        options = MigrationOptions(Side(here), Side(there), once=True, with_acls=False)
+        with Admin(bootstrap_servers=there) as target_admin:
+            status = copy_until(options, lambda: False, print, lambda _: None)
+            assert checked(target_admin.list_group_offsets("billing"))[place].offset == 7
+        assert status.records == 10 and [one.has_moved for one in status.groups] == [True]
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from re import Pattern
 from typing import TypeVar
 
@@ -61,7 +61,7 @@ class Side:
     """The source or the target: where it is, and the properties that its clients share."""
 
     bootstrap: str
-    properties: str = ""
+    properties: str = field(default="", repr=False)  # it may have passwords
 
     def admin(self) -> Admin:
         return Admin(AdminSettings.load(self.properties, (), CLIENT, bootstrap_servers=self.bootstrap))

@@ -54,9 +54,11 @@ class Progress:
     """The token of the run whose tasks copy; None if there are none."""
 
     def table(self, partition: TopicPartition) -> OffsetTable:
-        """Return the table of a partition; a new one is empty."""
+        """Return the table of a partition; a new one is empty, and each of the others may have fewer segments."""
         if partition not in self.tables:
-            self.tables[partition] = OffsetTable(limit=segments_each(len(self.tables) + 1))
+            self.tables[partition] = OffsetTable()
+            for table in self.tables.values():
+                table.limit = segments_each(len(self.tables))
         return self.tables[partition]
 
     def position(self, partition: TopicPartition) -> int | None:
