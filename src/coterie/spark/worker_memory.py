@@ -1,7 +1,7 @@
-"""The memory of a worker process of Spark, which runs task after task: what is known to stay is not handled each time.
+"""The memory of a worker process of Spark: what is known to stay is not handled again with each task.
 
-After each task Spark's worker calls `gc.collect()`, which visits all objects of the process. Those of the modules alone,
-with pandas and pyarrow, took 50 CPU ms: more than all else of a task that reads little.
+After each task Spark's worker calls `gc.collect()`, which visits all objects of the process. Those of the modules, with
+pandas and pyarrow, took 50 CPU ms: more than all else of a task that reads little.
 
 Fetches and columns are blocks of some megabytes. By default the C library gives each back to the system and asks for it
 again, and the system clears its pages: a fifth of the CPU of the reader.
