@@ -194,6 +194,21 @@ def test_a_second_copy_of_the_same_name_ends_the_first() -> None:
         assert not record_differences(contents(here, teas), contents(there, teas))
 
 
+def test_a_copy_does_not_go_on_in_a_topic_that_was_made_anew_in_the_target() -> None:
+    """It has none of the records that were copied before, and the copy would not copy them again."""
+    with Broker() as source, Broker() as target:
+        here, there = source.bootstrap_servers, target.bootstrap_servers
+        with Producer(bootstrap_servers=here) as producer, Admin(bootstrap_servers=there) as admin:
+            producer.send("teas", "green").result()
+            assert run(here, there, "--once").returncode == 0
+            checked(admin.delete_topics(["teas"]))
+            checked(admin.create_topics([NewTopic("teas", 1)]))
+            producer.send("teas", "black").result()
+        told = run(here, there, "--once")
+        assert "teas was deleted in the target after the copy had begun" in told.stderr
+        assert _copies(there) == []
+
+
 def test_a_group_that_reads_in_the_target_while_others_are_looked_at_is_not_set_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -86,6 +86,10 @@ def test_a_topic_that_was_deleted_on_either_side_is_a_conflict() -> None:
     known = {"teas": CopiedTopic("id-0", HERE.configs)}
     assert "created again" in make_plan({"teas": HERE}, {"teas": EMPTY}, known).conflicts["teas"]
     assert "deleted in the target" in make_plan({"teas": HERE}, {}, known).conflicts["teas"]
+    known = {"teas": CopiedTopic("id-1", HERE.configs, "target-1")}
+    for id_, is_another in (("target-1", False), ("target-2", True)):
+        there = TargetTopic(3, is_empty=False, keeps_timestamps=True, id=id_)
+        assert ("teas" in make_plan({"teas": HERE}, {"teas": there}, known).conflicts) == is_another
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

@@ -146,6 +146,7 @@ def target_topics(admin: Admin, names: Collection[str]) -> dict[str, TargetTopic
             len(topic.partitions),
             is_empty=name not in used,
             keeps_timestamps=TIMESTAMP_TYPE not in configs or configs[TIMESTAMP_TYPE].value != LOG_APPEND_TIME,
+            id=str(topic.id),
         )
         for name, (topic, configs) in described.items()
     }

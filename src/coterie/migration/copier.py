@@ -42,7 +42,7 @@ from coterie.migration.clusters import (
     target_topics,
 )
 from coterie.migration.groups import GroupStatus, GroupView
-from coterie.migration.migration_plan import MigrationPlan, SourceTopic, make_plan, timestamps_change
+from coterie.migration.migration_plan import MigrationPlan, SourceTopic, TargetTopic, make_plan, timestamps_change
 from coterie.migration.progress import (
     CopiedTopic,
     Entry,
@@ -339,17 +339,21 @@ class CopySession:
         plan = make_plan(topics, there, self._progress.topics, self._options.replication_factor)
         for problem in plan.conflicts.values():
             self._note_once(problem)
-        self._carry_out(plan, topics)
+        self._carry_out(plan, topics, there)
         if self._options.with_acls:
             self._copy_acls()
         self._read({name: one.partitions for name, one in topics.items() if name not in plan.conflicts})
 
-    def _carry_out(self, plan: MigrationPlan, topics: Mapping[str, SourceTopic]) -> None:
+    def _carry_out(
+        self, plan: MigrationPlan, topics: Mapping[str, SourceTopic], there: Mapping[str, TargetTopic]
+    ) -> None:
         if plan.create:
             checked(self._target.create_topics(plan.create))
             new = {one.name for one in plan.create}
             self._wait_for(new)
-            for name, topic in target_topics(self._target, new).items():
+            created = target_topics(self._target, new)
+            there = {**there, **created}
+            for name, topic in created.items():
                 if not topic.keeps_timestamps:
                     raise CoterieError(timestamps_change(name))
         if plan.grow:
@@ -359,7 +363,8 @@ class CopySession:
             checked(self._target.alter_configs(changes))
         changed = [*(one.name for one in plan.create), *plan.use, *plan.alter]
         for name in changed:
-            self._progress.topics[name] = CopiedTopic(topics[name].id, topics[name].configs)
+            target_id = there[name].id if name in there else ""
+            self._progress.topics[name] = CopiedTopic(topics[name].id, topics[name].configs, target_id)
         if changed:
             self._write([topic_entry(name, self._progress.topics[name]) for name in changed])
 
