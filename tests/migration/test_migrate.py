@@ -194,6 +194,22 @@ def test_a_second_copy_of_the_same_name_ends_the_first() -> None:
         assert not record_differences(contents(here, teas), contents(there, teas))
 
 
+def test_progress_is_not_stored_where_retention_deletes_it() -> None:
+    """Somebody has made the topic before, since the copy's user may not."""
+    with Broker() as source, Broker() as target:
+        here, there = source.bootstrap_servers, target.bootstrap_servers
+        with Producer(bootstrap_servers=here) as producer, Admin(bootstrap_servers=there) as admin:
+            producer.send("teas", "green").result()
+            checked(admin.create_topics([NewTopic("coterie-migrate", 1)]))
+            told = run(here, there, "--once")
+            assert told.returncode == 1 and "coterie-migrate in the target has cleanup.policy=delete" in told.stderr
+            assert _copies(there) == []
+            compact = [ConfigChange("cleanup.policy", "compact")]
+            checked(admin.alter_configs({ConfigResource.topic("coterie-migrate"): compact}))
+            assert run(here, there, "--once").returncode == 0
+            assert _copies(there) == [b"green"]
+
+
 def test_a_copy_does_not_go_on_in_a_topic_that_was_made_anew_in_the_target() -> None:
     """It has none of the records that were copied before, and the copy would not copy them again."""
     with Broker() as source, Broker() as target:

@@ -214,11 +214,21 @@ def acls(admin: Admin) -> set[AclBinding] | None:
 
 
 def create_progress_topic(admin: Admin, name: str, replication_factor: int) -> None:
-    """Create the topic of a migration's progress, if it is not there."""
-    topic = NewTopic(name, 1, replication_factor, {"cleanup.policy": "compact"})
+    """Create the topic of a migration's progress, if it is not there. Retention must not delete progress."""
+    topic = NewTopic(name, 1, replication_factor, {CLEANUP_POLICY: COMPACT})
     created = admin.create_topics([topic])[name]
-    if isinstance(created, KafkaError) and created.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+    if not isinstance(created, KafkaError):
+        return
+    if created.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
         raise created
+    (configs,) = checked(admin.describe_configs([ConfigResource.topic(name)])).values()
+    policy = configs[CLEANUP_POLICY].value
+    if policy != COMPACT:
+        raise CoterieError(
+            f"the topic {name} in the target has {CLEANUP_POLICY}={policy}, so the progress of the copy would be deleted "
+            f"some day, and everything copied again: coterie topics alter {name} --topic-config "
+            f"{CLEANUP_POLICY}={COMPACT}"
+        )
 
 
 def stored_progress(side: Side, name: str) -> Progress:
