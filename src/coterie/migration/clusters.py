@@ -225,8 +225,8 @@ def create_progress_topic(admin: Admin, name: str, replication_factor: int) -> N
     policy = configs[CLEANUP_POLICY].value
     if policy != COMPACT:
         raise CoterieError(
-            f"the topic {name} in the target has {CLEANUP_POLICY}={policy}, so the progress of the copy would be deleted "
-            f"some day, and everything copied again: coterie topics alter {name} --topic-config "
+            f"the topic {name} in the target has {CLEANUP_POLICY}={policy}, so the progress of the copy would be "
+            f"deleted some day, and everything copied again: coterie topics alter {name} --topic-config "
             f"{CLEANUP_POLICY}={COMPACT}"
         )
 
