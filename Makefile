@@ -18,7 +18,7 @@ JARS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer spark-connector bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration plan-sweep bench-pipeline-size pipeline-delta pipeline-iceberg
+.PHONY: night watch-soak transactions-soak corruption coverage properties help cluster-soak migrate-soak demo java venv test dist style format contracts types imports tests soak clients-go clients-rust mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-watch bench-tls bench-consumer-groups bench-transactions docs clean bench-records conformance spark-soak bench-spark spark-transactions-soak spark-committer spark-oldest spark-connector bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code sample sample-soak sample-compare axe bench-page plan-calibration plan-sweep bench-pipeline-size pipeline-delta pipeline-iceberg
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -220,6 +220,10 @@ bench-pipeline-size: venv ## the size of the lag tables: 1 000 groups of 50 part
 pipeline-delta: venv ## the tables of Delta Lake on Spark 4.2, the newest that Delta has a package for; values in Protobuf, if JARS has spark-protobuf (JARS="A.jar B.jar"); needs Java and Maven
 	test -d build/spark-4.2 || $(BIN)/pip install -q --no-deps --target build/spark-4.2 pyspark==4.2.1
 	PYTHONPATH=build/spark-4.2:tests COTERIE_SPARK_JARS="delta-4.2 $(JARS)" $(BIN)/pytest -p no:randomly tests/spark/test_spark_packages.py
+
+spark-oldest: venv ## the source, the sink and members of groups on pyspark 4.2, the oldest that the extra allows; needs Java
+	test -d build/spark-4.2 || $(BIN)/pip install -q --no-deps --target build/spark-4.2 pyspark==4.2.1
+	PYTHONPATH=build/spark-4.2:tests $(BIN)/pytest -p no:randomly tests/spark/test_on_spark.py tests/spark/test_members_on_spark.py tests/spark/test_lookup.py
 
 pipeline-iceberg: venv ## the tables of Iceberg, and values in Avro, on Spark 4.1, the newest that both have a package for; needs Java and Maven
 	test -d build/spark-4.1 || $(BIN)/pip install -q --no-deps --target build/spark-4.1 pyspark==4.1.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random  # noqa: TID251
@@ -24,11 +24,15 @@ from coterie import (
     ConfigResource,
     ConfigSource,
     NewTopic,
+    OffsetAndMetadata,
     Producer,
     ResourcePattern,
     TopicPartition,
     checked,
 )
+from coterie.migration.clusters import Side
+from coterie.migration.copier import CopySession, MigrationOptions, copy_until
+from coterie.migration.progress import Entry
 from coterie.settings.producer_settings import ProducerSettings
 from soak.migrate import (
     ORDERS,
@@ -188,6 +192,64 @@ def test_a_second_copy_of_the_same_name_ends_the_first() -> None:
         assert run(here, there, "--once").returncode == 0
         teas = [NewTopic("teas", 1)]
         assert not record_differences(contents(here, teas), contents(there, teas))
+
+
+def test_progress_is_not_stored_where_retention_deletes_it() -> None:
+    """Somebody has made the topic before, since the copy's user may not."""
+    with Broker() as source, Broker() as target:
+        here, there = source.bootstrap_servers, target.bootstrap_servers
+        with Producer(bootstrap_servers=here) as producer, Admin(bootstrap_servers=there) as admin:
+            producer.send("teas", "green").result()
+            checked(admin.create_topics([NewTopic("coterie-migrate", 1)]))
+            told = run(here, there, "--once")
+            assert told.returncode == 1 and "coterie-migrate in the target has cleanup.policy=delete" in told.stderr
+            assert _copies(there) == []
+            compact = [ConfigChange("cleanup.policy", "compact")]
+            checked(admin.alter_configs({ConfigResource.topic("coterie-migrate"): compact}))
+            assert run(here, there, "--once").returncode == 0
+            assert _copies(there) == [b"green"]
+
+
+def test_a_copy_does_not_go_on_in_a_topic_that_was_made_anew_in_the_target() -> None:
+    """It has none of the records that were copied before, and the copy would not copy them again."""
+    with Broker() as source, Broker() as target:
+        here, there = source.bootstrap_servers, target.bootstrap_servers
+        with Producer(bootstrap_servers=here) as producer, Admin(bootstrap_servers=there) as admin:
+            producer.send("teas", "green").result()
+            assert run(here, there, "--once").returncode == 0
+            checked(admin.delete_topics(["teas"]))
+            checked(admin.create_topics([NewTopic("teas", 1)]))
+            producer.send("teas", "black").result()
+        told = run(here, there, "--once")
+        assert "teas was deleted in the target after the copy had begun" in told.stderr
+        assert _copies(there) == []
+
+
+def test_a_group_that_reads_in_the_target_while_others_are_looked_at_is_not_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has come, committed and gone between the look at it and the moment when its offsets are set."""
+    place = TopicPartition("teas", 0)
+    with Broker() as source, Broker() as target:
+        here, there = source.bootstrap_servers, target.bootstrap_servers
+        with Admin(bootstrap_servers=here) as admin, Producer(bootstrap_servers=here) as producer:
+            for one in range(10):
+                producer.send("teas", str(one)).result()
+            checked(admin.alter_group_offsets("billing", {place: OffsetAndMetadata(2)}))
+        write = CopySession._write
+
+        def write_slowly(session: CopySession, entries: Collection[Entry]) -> None:
+            write(session, entries)
+            if any(b"billing" in key for key, _ in entries):
+                checked(target_admin.alter_group_offsets("billing", {place: OffsetAndMetadata(7)}))
+
+        monkeypatch.setattr(CopySession, "_write", write_slowly)
+        options = MigrationOptions(Side(here), Side(there), once=True, with_acls=False)
+        with Admin(bootstrap_servers=there) as target_admin:
+            status = copy_until(options, lambda: False, print, lambda _: None)
+            there_now = checked(target_admin.list_group_offsets("billing"))[place]
+            assert there_now is not None and there_now.offset == 7
+        assert status.records == 10 and [one.has_moved for one in status.groups] == [True]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,14 @@ import pyarrow as pa
 
 from coterie import Admin, Broker, NewTopic, OffsetAndMetadata, Producer, TopicPartition, checked
 from coterie.client.producer.arrow_columns import WrittenRows
-from coterie.errors import KafkaError
+from coterie.errors import CoterieError, KafkaError
 from coterie.migration import spark_jobs
 from coterie.migration.clusters import Selection, Side
 from coterie.migration.compare import Compared, merged
 from coterie.migration.copier import CopySession, CopyStatus, MigrationOptions, copy_until
 from coterie.migration.inspection import partitions_to_verify, verified
 from coterie.migration.range_copy import CopyJob, copy_range, segments_of_rows
-from coterie.migration.spark_jobs import _compared, _cut, _ranges
+from coterie.migration.spark_jobs import _compared, _copy_ranges, _cut, _ranges
 from coterie.migration.translation import Segment
 from coterie.protocol.arrow import ArrowReader
 from coterie.spark.task_jobs import reason_of
@@ -142,6 +143,29 @@ def test_a_task_of_an_earlier_run_writes_nothing(options: MigrationOptions) -> N
     begun(options, "second")
     assert all(copy_range(job, one) == (0, True) for one in ranges)
     assert_equal(options)
+
+
+class Inline:
+    """Runs tasks in this process, as a session of Spark with one job at a time."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def run(self, function: Any, items: Any, _stopped: object = None) -> list[Any]:
+        return [function(one) for one in items]
+
+
+def test_a_driver_ends_that_another_migration_has_taken_over_from(options: MigrationOptions) -> None:
+    """The ordinary copy was started while this one was starting Spark, or between two of its jobs."""
+    job, ends = begun(options, "run")
+    late = Producer(bootstrap_servers=options.source.bootstrap)
+    with CopySession(options, CopyStatus(), print) as other, late:
+        late.send("teas", "late", key="late").result()  # so that there is something for both
+        with pytest.raises(CoterieError, match="another coterie migrate with --name coterie-migrate was started"):
+            _copy_ranges(Inline(), job, options, ends, lambda: False, print)  # type: ignore[arg-type]
+        other.run(lambda: False, lambda _: None)
+    ours, copies = (contents(one.bootstrap, [TEAS, BILLS]) for one in (options.source, options.target))
+    assert sum(map(len, copies.values())) == 316 and not record_differences(ours, copies)
 
 
 def test_segments_of_columns_end_at_gaps_of_either_side() -> None:

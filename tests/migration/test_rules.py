@@ -7,9 +7,12 @@ import pytest
 from coterie.client.admin import AlterConfigOp, ConfigChange, NewTopic
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import MalformedError
+from coterie.migration.clusters import Side
+from coterie.migration.copier import MigrationOptions
 from coterie.migration.groups import GroupStatus, is_untouched, translated, view_of
 from coterie.migration.migration_plan import SourceTopic, TargetTopic, configs_for_later, make_plan
 from coterie.migration.progress import (
+    MOST_SEGMENTS,
     CopiedTopic,
     Entry,
     Progress,
@@ -25,8 +28,20 @@ from coterie.migration.translation import Chunk, Segment
 from coterie.spark.checkpoint import CommitNote
 
 TEAS = TopicPartition("teas", 0)
+SECRET = "sasl.jaas.config=PlainLoginModule required username=ann password=tea-leaves;"
 HERE = SourceTopic("id-1", 3, {"retention.ms": "1", "message.timestamp.type": "LogAppendTime"})
 EMPTY = TargetTopic(3, is_empty=True, keeps_timestamps=True)
+
+
+def test_the_limit_of_segments_is_for_all_partitions_and_not_for_the_first_ones() -> None:
+    progress = Progress()
+    for one in range(50):
+        progress.table(TopicPartition("teas", one))
+    assert {table.limit for table in progress.tables.values()} == {MOST_SEGMENTS // 50}
+
+
+def test_passwords_of_a_side_are_in_no_text_about_it() -> None:
+    assert "tea-leaves" not in repr(MigrationOptions(Side("here:9092", SECRET), Side("there:9092", SECRET)))
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
@@ -71,6 +86,10 @@ def test_a_topic_that_was_deleted_on_either_side_is_a_conflict() -> None:
     known = {"teas": CopiedTopic("id-0", HERE.configs)}
     assert "created again" in make_plan({"teas": HERE}, {"teas": EMPTY}, known).conflicts["teas"]
     assert "deleted in the target" in make_plan({"teas": HERE}, {}, known).conflicts["teas"]
+    known = {"teas": CopiedTopic("id-1", HERE.configs, "target-1")}
+    for id_, is_another in (("target-1", False), ("target-2", True)):
+        there = TargetTopic(3, is_empty=False, keeps_timestamps=True, id=id_)
+        assert ("teas" in make_plan({"teas": HERE}, {"teas": there}, known).conflicts) == is_another
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

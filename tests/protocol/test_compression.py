@@ -121,6 +121,26 @@ def test_memory_is_used_again_and_the_limit_still_holds() -> None:
     assert scratch.of(100_000_000).obj is not scratch.of(100_000_000).obj, "what is huge is not kept"
 
 
+class Counted(Scratch):
+    """Counts how often memory was asked for: each time the codec begins anew."""
+
+    times = 0
+
+    def of(self, size: int) -> memoryview:
+        self.times += 1
+        return super().of(size)
+
+
+def test_a_batch_that_shrinks_as_much_as_the_one_before_is_decompressed_once() -> None:
+    scratch = Counted()
+    for compression in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
+        packed = compress(compression, b"repeats " * 100_000)
+        decompress(compression, packed, ENOUGH, scratch)
+        scratch.times = 0
+        assert len(decompress(compression, packed, ENOUGH, scratch)) == 800_000
+        assert scratch.times == 1, compression
+
+
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZSTD], ids=lambda each: each.name)
 def test_a_higher_level_compresses_more(compression: Compression) -> None:
     """`compression.gzip.level` and its sisters."""

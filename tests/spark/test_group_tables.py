@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from coterie import Broker
 from coterie.errors import CoterieError
@@ -19,7 +19,7 @@ from coterie.spark.pipeline.earlier_tables import migrate
 from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions
 from coterie.spark.pipeline.hadoop_files import HadoopFiles
 from coterie.spark.pipeline.parquet_tables import DAY_MS, Entry, day_of
-from coterie.spark.pipeline.schemas import LAG, TABLES
+from coterie.spark.pipeline.schemas import GROUPS_STATE, LAG, TABLES
 from coterie.spark.pipeline.tables import HOUR_MS
 from spark.conftest import in_the_soak
 from spark.lived import LIVED
@@ -79,6 +79,26 @@ def test_a_commit_writes_one_row_of_state_and_a_full_one_has_all(
     assert len(one.state.load(4)["commits"].collect()) == rows + 2
     with pytest.raises(CoterieError, match="does not have the state of that batch"):
         one.state.load(2)
+
+
+def test_groups_that_are_gone_for_long_are_forgotten(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that are used once, as those of kafka-console-consumer, would make the state larger for ever."""
+    monkeypatch.setattr(state_store, "FULL_EVERY", 2)
+    state = state_store.StateStore(spark, HadoopFiles(spark, str(tmp_path)))
+    names = GROUPS_STATE.arrow.names
+
+    def changed(number: int, **groups: str) -> dict[str, DataFrame]:
+        rows = [{"group_id": name, "state": now, "batch": number} for name, now in groups.items()]
+        full = [tuple(row.get(name) for name in names) for row in rows]
+        return {"groups": spark.createDataFrame(full, GROUPS_STATE.ddl)}
+
+    state.put(0, changed(0, old="Gone", lives="Empty", back="Gone"))
+    state.put(1, changed(1, new="Gone", back="Stable"))
+    state.put(2, {})
+    left = {row["group_id"]: row["state"] for row in state.load(2)["groups"].collect()}
+    assert left == {"lives": "Empty", "back": "Stable", "new": "Gone"}
 
 
 def as_version_1(out: Path) -> None:

@@ -8,7 +8,10 @@ from pyspark.errors import StreamingQueryException
 from coterie.spark.pipeline import submit
 from coterie.spark.pipeline.groups_pipeline import PipelineOptions
 from coterie.spark.pipeline.submit import MOST_STARTS, until_workers_start
+from coterie.spark.pipeline.topics_pipeline import TopicsOptions
+from coterie.spark.pipeline.value_formats import ValueFormat
 
+KAFKA = {"kafka.sasl.jaas.config": "PlainLoginModule required username=ann password=tea-leaves;"}
 LATE = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
 OTHER = "[STREAM_FAILED] Query terminated with exception: no space left on device. SQLSTATE: XXKST"
 
@@ -35,6 +38,11 @@ class Session:
         self.is_stopped = True
 
 
+def test_passwords_are_in_no_text_about_a_pipeline() -> None:
+    topics = TopicsOptions("tables", KAFKA, ("orders",), "billing", ValueFormat("id INT"), source=KAFKA)
+    assert "tea-leaves" not in repr(topics) + repr(PipelineOptions("tables", KAFKA, source=KAFKA))
+
+
 def test_a_late_worker_costs_another_start() -> None:
     pipeline, said = Pipeline(LATE, LATE), list[str]()
     until_workers_start(pipeline.read, said.append)
@@ -54,6 +62,15 @@ def test_workers_that_are_always_late_are_an_error() -> None:
     with pytest.raises(StreamingQueryException, match="connect back"):
         until_workers_start(pipeline.read, lambda _: None)
     assert pipeline.starts == MOST_STARTS
+
+
+def test_a_query_that_has_run_for_long_is_started_again_however_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline that follows the log for months meets more than a few late workers."""
+    times = iter(range(0, 1_000 * submit.LASTED_MS, submit.LASTED_MS))
+    monkeypatch.setattr(submit, "clock_ms", lambda: next(times))
+    pipeline, said = Pipeline(*[LATE] * 20), list[str]()
+    until_workers_start(pipeline.read, said.append)
+    assert pipeline.starts == 21 and {line.partition("again ")[2] for line in said} == {"(2 of 5)"}
 
 
 def test_another_error_is_raised_at_once() -> None:

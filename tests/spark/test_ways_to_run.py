@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,16 @@ def spark_submit(
     cwd: Path | None = None,
 ) -> str:
     """Spark's own launcher; what the job printed."""
+    return submitted(script, *args, conf=conf, environment=environment, cwd=cwd).stdout
+
+
+def submitted(
+    script: Path,
+    *args: str,
+    conf: dict[str, str],
+    environment: Mapping[str, str] = MappingProxyType({}),
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("spark-submit"))]
     for name, text in (QUIET | conf).items():
         command += ["--conf", f"{name}={text}"]
@@ -52,7 +63,7 @@ def spark_submit(
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4_000:]
-    return done.stdout
+    return done
 
 
 def numbers(folder: Path) -> list[int]:
@@ -73,6 +84,37 @@ def test_a_job_of_spark_submit_is_a_member(topic: Topic, tmp_path: Path, master:
     assert numbers(tmp_path) == list(range(200))
     assert topic.committed("g") == 200
     until(lambda: topic.members("g") == 0, 60)  # it leaves as its process ends; its session would go on
+
+
+WITH_A_BAR = """
+import sys, time
+from pyspark.sql import SparkSession
+
+def slowly(batches):
+    for one in batches:
+        time.sleep(0.5)
+        yield one
+
+spark = SparkSession.builder.getOrCreate()
+where = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2], "maxRecordsPerPartition": "25"}
+rows = spark.read.format("coterie").options(**where).load()
+rows.mapInArrow(slowly, rows.schema).write.format("noop").mode("overwrite").save()
+spark.stop()
+"""
+
+
+@needs_java
+@in_the_soak
+def test_a_batch_read_has_sparks_progress_bar_that_counts_its_tasks(topic: Topic, tmp_path: Path) -> None:
+    topic.write(200)
+    script = tmp_path / "job.py"
+    script.write_text(WITH_A_BAR)
+    conf = {"spark.master": "local[2]", "spark.ui.showConsoleProgress": "true"}
+    said = submitted(script, topic.address, topic.name, conf=conf).stderr
+    bars = re.findall(r"\[Stage \d+:=*>? *\((\d+) \+ \d+\) / (\d+)\]", said)
+    done, of = zip(*[map(int, bar) for bar in bars], strict=True)
+    assert set(of) == {8}, "four partitions of fifty records, 25 in a task"
+    assert max(done) > min(done)
 
 
 @pytest.fixture

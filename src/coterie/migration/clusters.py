@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from re import Pattern
 from typing import TypeVar
 
@@ -61,7 +61,7 @@ class Side:
     """The source or the target: where it is, and the properties that its clients share."""
 
     bootstrap: str
-    properties: str = ""
+    properties: str = field(default="", repr=False)  # it may have passwords
 
     def admin(self) -> Admin:
         return Admin(AdminSettings.load(self.properties, (), CLIENT, bootstrap_servers=self.bootstrap))
@@ -146,6 +146,7 @@ def target_topics(admin: Admin, names: Collection[str]) -> dict[str, TargetTopic
             len(topic.partitions),
             is_empty=name not in used,
             keeps_timestamps=TIMESTAMP_TYPE not in configs or configs[TIMESTAMP_TYPE].value != LOG_APPEND_TIME,
+            id=str(topic.id),
         )
         for name, (topic, configs) in described.items()
     }
@@ -213,11 +214,21 @@ def acls(admin: Admin) -> set[AclBinding] | None:
 
 
 def create_progress_topic(admin: Admin, name: str, replication_factor: int) -> None:
-    """Create the topic of a migration's progress, if it is not there."""
-    topic = NewTopic(name, 1, replication_factor, {"cleanup.policy": "compact"})
+    """Create the topic of a migration's progress, if it is not there. Retention must not delete progress."""
+    topic = NewTopic(name, 1, replication_factor, {CLEANUP_POLICY: COMPACT})
     created = admin.create_topics([topic])[name]
-    if isinstance(created, KafkaError) and created.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+    if not isinstance(created, KafkaError):
+        return
+    if created.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
         raise created
+    (configs,) = checked(admin.describe_configs([ConfigResource.topic(name)])).values()
+    policy = configs[CLEANUP_POLICY].value
+    if policy != COMPACT:
+        raise CoterieError(
+            f"the topic {name} in the target has {CLEANUP_POLICY}={policy}, so the progress of the copy would be "
+            f"deleted some day, and everything copied again: coterie topics alter {name} --topic-config "
+            f"{CLEANUP_POLICY}={COMPACT}"
+        )
 
 
 def stored_progress(side: Side, name: str) -> Progress:

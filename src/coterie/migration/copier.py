@@ -33,6 +33,7 @@ from coterie.migration.clusters import (
     Side,
     acls,
     check_clusters,
+    committed,
     create_progress_topic,
     group_views,
     log_starts,
@@ -41,7 +42,7 @@ from coterie.migration.clusters import (
     target_topics,
 )
 from coterie.migration.groups import GroupStatus, GroupView
-from coterie.migration.migration_plan import MigrationPlan, SourceTopic, make_plan, timestamps_change
+from coterie.migration.migration_plan import MigrationPlan, SourceTopic, TargetTopic, make_plan, timestamps_change
 from coterie.migration.progress import (
     CopiedTopic,
     Entry,
@@ -338,17 +339,21 @@ class CopySession:
         plan = make_plan(topics, there, self._progress.topics, self._options.replication_factor)
         for problem in plan.conflicts.values():
             self._note_once(problem)
-        self._carry_out(plan, topics)
+        self._carry_out(plan, topics, there)
         if self._options.with_acls:
             self._copy_acls()
         self._read({name: one.partitions for name, one in topics.items() if name not in plan.conflicts})
 
-    def _carry_out(self, plan: MigrationPlan, topics: Mapping[str, SourceTopic]) -> None:
+    def _carry_out(
+        self, plan: MigrationPlan, topics: Mapping[str, SourceTopic], there: Mapping[str, TargetTopic]
+    ) -> None:
         if plan.create:
             checked(self._target.create_topics(plan.create))
             new = {one.name for one in plan.create}
             self._wait_for(new)
-            for name, topic in target_topics(self._target, new).items():
+            created = target_topics(self._target, new)
+            there = {**there, **created}
+            for name, topic in created.items():
                 if not topic.keeps_timestamps:
                     raise CoterieError(timestamps_change(name))
         if plan.grow:
@@ -358,7 +363,8 @@ class CopySession:
             checked(self._target.alter_configs(changes))
         changed = [*(one.name for one in plan.create), *plan.use, *plan.alter]
         for name in changed:
-            self._progress.topics[name] = CopiedTopic(topics[name].id, topics[name].configs)
+            target_id = there[name].id if name in there else ""
+            self._progress.topics[name] = CopiedTopic(topics[name].id, topics[name].configs, target_id)
         if changed:
             self._write([topic_entry(name, self._progress.topics[name]) for name in changed])
 
@@ -427,6 +433,8 @@ class CopySession:
     def _set_offsets(self, view: GroupView) -> GroupStatus:
         if not view.to_set:
             return view.status
+        if committed(self._target, view.status.group_id) != view.there:  # many groups are looked at before this one
+            return replace(view.status, not_set=len(view.to_set))
         results = self._target.alter_group_offsets(view.status.group_id, view.to_set)
         failed = [error for error in results.values() if error is not None]
         for error in failed[:1]:

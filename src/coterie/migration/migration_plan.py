@@ -33,6 +33,7 @@ class TargetTopic:
     partitions: int
     is_empty: bool
     keeps_timestamps: bool
+    id: str = ""
 
 
 @dataclass
@@ -83,7 +84,7 @@ def make_plan(
 
 
 def _go_on(plan: MigrationPlan, name: str, topic: SourceTopic, there: TargetTopic | None, known: CopiedTopic) -> None:
-    if there is None:
+    if there is None or known.target_id not in ("", there.id):  # records that were copied are gone
         plan.conflicts[name] = (
             f"{name} was deleted in the target after the copy had begun. Leave it out (--exclude {name}), or begin "
             "again: delete the copied topics in the target and give another --name"

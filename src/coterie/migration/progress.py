@@ -30,6 +30,8 @@ class CopiedTopic(NamedTuple):
 
     source_id: str
     configs: Mapping[str, str]
+    target_id: str = ""
+    """Its id in the target; empty if an earlier release has stored it."""
 
 
 class WrittenOffset(NamedTuple):
@@ -54,9 +56,11 @@ class Progress:
     """The token of the run whose tasks copy; None if there are none."""
 
     def table(self, partition: TopicPartition) -> OffsetTable:
-        """Return the table of a partition; a new one is empty."""
+        """Return the table of a partition; a new one is empty, and each of the others may have fewer segments."""
         if partition not in self.tables:
-            self.tables[partition] = OffsetTable(limit=segments_each(len(self.tables) + 1))
+            self.tables[partition] = OffsetTable()
+            for table in self.tables.values():
+                table.limit = segments_each(len(self.tables))
         return self.tables[partition]
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -82,7 +86,7 @@ def read_progress(entries: Iterable[tuple[bytes | None, bytes | None]]) -> Progr
             if kind == MIGRATION:
                 found.source = said["source"]
             elif kind == TOPIC:
-                found.topics[name[0]] = CopiedTopic(said["id"], said["configs"])
+                found.topics[name[0]] = CopiedTopic(said["id"], said["configs"], said.get("target", ""))
             elif kind == CHUNK:
                 topic, partition, slot = name
                 stored = tuple(Segment(*one) if len(one) > 3 else Segment.exact(*one) for one in said)
@@ -109,7 +113,7 @@ def migration_entry(source: str) -> Entry:
 
 
 def topic_entry(name: str, topic: CopiedTopic) -> Entry:
-    return _entry([TOPIC, name], {"id": topic.source_id, "configs": dict(topic.configs)})
+    return _entry([TOPIC, name], {"id": topic.source_id, "configs": dict(topic.configs), "target": topic.target_id})
 
 
 def chunk_entry(partition: TopicPartition, chunk: Chunk) -> Entry:

@@ -67,27 +67,31 @@ def _copy_ranges(
 ) -> int:
     copied = retries = 0
     noted: set[TopicPartition] = set()
-    while not stopped() and (ranges := _ranges(options, ends, note, noted)):
+    while not stopped() and (ranges := _ranges(options, ends, note, noted, job.run)):
         try:
             done: Sequence[CopiedRange] = spark.run(partial(copy_range, job), ranges, stopped)
         except TaskJobError as error:
             if stopped():
                 break
-            is_further = _offsets(_ranges(options, ends, note, noted), ends) < _offsets(ranges, ends)
+            is_further = _offsets(_ranges(options, ends, note, noted, job.run), ends) < _offsets(ranges, ends)
             retries = 1 if is_further else retries + 1
             if retries > MOST_RETRIES:
                 raise
             note(f"{error}; trying again")
             continue
         if any(one.is_superseded for one in done):
-            raise CoterieError(
-                f"another coterie migrate with --name {options.name} was started. Nothing is lost: start this one "
-                "again when no other one runs"
-            )
+            raise _superseded(options)
         copied += sum(one.records for one in done)
         left = sum(end - one.until_offset for one, end in ((one, ends[one.partition]) for one in ranges))
         note(f"{copied:,} records copied by Spark, {left:,} offsets behind")
     return copied
+
+
+def _superseded(options: MigrationOptions) -> CoterieError:
+    return CoterieError(
+        f"another coterie migrate with --name {options.name} was started. Nothing is lost: start this one "
+        "again when no other one runs"
+    )
 
 
 def _offsets(ranges: Sequence[CopyRange], ends: Mapping[TopicPartition, int]) -> int:
@@ -95,10 +99,19 @@ def _offsets(ranges: Sequence[CopyRange], ends: Mapping[TopicPartition, int]) ->
 
 
 def _ranges(
-    options: MigrationOptions, ends: Mapping[TopicPartition, int], note: Note, noted: set[TopicPartition]
+    options: MigrationOptions,
+    ends: Mapping[TopicPartition, int],
+    note: Note,
+    noted: set[TopicPartition],
+    run: str | None = None,
 ) -> list[CopyRange]:
-    """Return the next range of each partition that is not copied to its end."""
+    """Return the next range of each partition that is not copied to its end.
+
+    With `run`, raise if another migration has taken over: what it has stored before now, no task would see.
+    """
     progress, since = progress_and_end(options.target, options.name)
+    if run is not None and progress.spark_run != run:
+        raise _superseded(options)
     with options.source.admin() as admin:
         starts = log_starts(admin, ends)
     found = []

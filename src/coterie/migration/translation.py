@@ -79,7 +79,7 @@ class OffsetTable:
 
     def __init__(self, chunks: Iterable[Chunk] = (), *, limit: int = 100_000) -> None:
         """Take the chunks that were stored, in any order. Chunks that a merged one covers are left out."""
-        self._limit = limit
+        self.limit = limit
         self._chunks: list[Chunk] = []
         self._size = 0
         for chunk in sorted(chunks, key=lambda one: (one.segments[0].source, -one.segments[-1].source_end)):
@@ -122,7 +122,7 @@ class OffsetTable:
     def add(self, segments: Sequence[Segment]) -> list[Chunk]:
         """Add what a transaction has copied. Returns the chunks to store with it: the new one and merged ones."""
         assert segments[0].source >= self.source_end, "records are copied in order"
-        changed = self._merge() if self._size + len(segments) > self._limit else []
+        changed = self._merge() if self._size + len(segments) > self.limit else []
         if self._free:
             slot = self._free.pop()
         else:

@@ -41,6 +41,11 @@ class Scratch:
     def __init__(self) -> None:
         self._memory = bytearray()
 
+    @property
+    def size(self) -> int:
+        """How much memory there is."""
+        return len(self._memory)
+
     def of(self, size: int) -> memoryview:
         """Return a buffer of this size, valid until the next call."""
         if size > _KEPT:
@@ -72,7 +77,7 @@ def _too_large(limit: int) -> BombError:
 
 def _into_growing_buffer(codec: Callable[[Buffer, memoryview], int]) -> Callable[[Buffer, int, Scratch], Buffer]:
     def decompress_within(data: Buffer, limit: int, scratch: Scratch) -> Buffer:
-        size = min(limit, _FIRST_GUESS * len(data) + 1024)
+        size = min(limit, max(_FIRST_GUESS * len(data) + 1024, scratch.size))  # what the last batch needed
         while True:
             output = scratch.of(size)
             try:

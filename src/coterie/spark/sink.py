@@ -18,6 +18,7 @@ from coterie.client.producer.arrow_columns import ColumnProducer
 from coterie.errors import CoterieError
 from coterie.settings import SettingsError
 from coterie.spark.options import SinkOptions
+from coterie.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,6 +66,7 @@ class WrittenRows(WriterCommitMessage):
 
 
 def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
+    settle()
     sent = 0
     with ColumnProducer(options.client) as producer:
         for batch in batches:

@@ -38,6 +38,7 @@ from coterie.spark.batch_plan import BatchPlan, OffsetRange, Span, by_topic, off
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.partition_reader import read_range
 from coterie.spark.progress import SOURCE
+from coterie.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,6 +190,7 @@ def _input_partitions(spans: dict[TopicPartition, Span], options: SourceOptions)
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Read one task. If a batch has none, Spark makes up one whose value is None."""
+    settle()
     return read_range(options, partition.value) if isinstance(partition.value, OffsetRange) else iter(())
 
 

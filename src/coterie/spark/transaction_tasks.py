@@ -13,6 +13,7 @@ from coterie.client.producer.transaction_worker import TransactionWorker
 from coterie.settings.producer_settings import ProducerSettings
 from coterie.spark.sink import columns_of, send_rows
 from coterie.spark.transaction_turns import TaskAttempt, TaskTurns, TurnsAt
+from coterie.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,7 @@ def writing(settings: ProducerSettings, topic: str, identity: ProducerIdAndEpoch
     def write(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        settle()
         context = TaskContext.get()
         assert context is not None, "Spark runs it"
         who = TaskAttempt(context.partitionId(), context.taskAttemptId())

@@ -47,8 +47,8 @@ LOOKED_UP = 10_000
 class PipelineOptions:
     out: str
     """The place of the tables: a directory, or a URI that Spark can write to."""
-    kafka: Mapping[str, str]
-    """Settings of the client, as `kafka.bootstrap.servers`."""
+    kafka: Mapping[str, str] = field(repr=False)
+    """Settings of the client, as `kafka.bootstrap.servers`; some are passwords."""
     records_per_batch: int = 5_000_000
     every_s: float = 60.0
     """The interval of batches and of lag measurements, when the pipeline follows the log."""
@@ -56,7 +56,7 @@ class PipelineOptions:
     """How many days are kept; None keeps all."""
     keep_lag_hours: int | None = None
     """How many hours each measurement of a partition is kept. Of older ones there are `lag_hours` and `group_lag`."""
-    source: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict, repr=False)
     """More options of the source."""
 
 

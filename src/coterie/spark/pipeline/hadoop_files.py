@@ -15,8 +15,8 @@ class HadoopFiles:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.root = root.rstrip("/")
         self._jvm: Any = spark._jvm  # noqa: SLF001  there is no other way to Hadoop's file systems
-        configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._system = self._path("").getFileSystem(configuration)
+        self._configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._system = self._path("").getFileSystem(self._configuration)
         self.uri = str(self._system.makeQualified(self._path("")))
         """The directory with its file system, as in `file:/tables`."""
 
@@ -68,11 +68,24 @@ class HadoopFiles:
             stream.close()
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a small file whole: it is written aside and renamed."""
+        """Write a small file whole: it is written aside and renamed, so that there is always the old one or the new."""
         aside = f"_aside/{name.replace('/', '-')}"
         stream = self._system.create(self._path(aside), True)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        self.move(aside, name)
+        self._system.mkdirs(self._path(name).getParent())
+        self._rename_over(aside, name)
+
+    def _rename_over(self, source: str, target: str) -> None:
+        """Rename a file in one step, over the one that is there. `FileSystem.rename` does not do so everywhere."""
+        hadoop = self._jvm.org.apache.hadoop.fs
+        where = self._system.getUri()
+        options = self._jvm.java.lang.reflect.Array.newInstance(self._class("org.apache.hadoop.fs.Options$Rename"), 1)
+        options[0] = hadoop.Options.Rename.OVERWRITE
+        context = hadoop.FileContext.getFileContext(where, self._configuration)
+        context.rename(self._path(source), self._path(target), options)
+
+    def _class(self, name: str) -> Any:
+        return self._jvm.java.lang.Class.forName(name)

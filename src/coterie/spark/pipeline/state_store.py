@@ -70,6 +70,7 @@ class StateStore:
             rows = changed.get(name)
             if kind == FULL:
                 rows = before[name] if rows is None else _MERGED[name](before[name].unionByName(rows))
+                rows = _kept(rows, number - FULL_EVERY) if name == "groups" else rows
             if rows is not None:
                 ordered = rows.select(*table.arrow.names)
                 ordered.coalesce(1).write.mode("overwrite").parquet(self._files.full(f"{aside}/{name}"))
@@ -99,6 +100,12 @@ def _groups(rows: DataFrame) -> DataFrame:
     columns = [column.name for column in STATES["groups"].columns]
     last = F.max_by(F.struct(*columns), F.coalesce("batch", F.lit(-1)))
     return rows.groupBy("group_id").agg(last.alias("last")).select("last.*")
+
+
+def _kept(groups: DataFrame, last: int) -> DataFrame:
+    """Leave out groups that are gone since that batch or longer: names that are used once would stay for ever."""
+    is_old = (F.col("state") == "Gone") & (F.coalesce("batch", F.lit(-1)) <= last)
+    return groups.where(~is_old)
 
 
 def _commits(rows: DataFrame) -> DataFrame:

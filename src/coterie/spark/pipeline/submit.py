@@ -14,6 +14,7 @@ from typing import Protocol
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from coterie.client.network.runtime import clock_ms
 from coterie.errors import CoterieError
 from coterie.settings import SettingsError
 from coterie.settings.sources import from_properties, from_sets
@@ -39,6 +40,8 @@ AGAIN = {
 }
 """Errors of Spark that are over at the next start, and what is said of them."""
 MOST_STARTS = 5
+LASTED_MS = 600_000
+"""A query that has run for so long has started well: the count of starts begins again."""
 
 
 class Pipeline(Protocol):
@@ -115,19 +118,24 @@ def _read(pipeline: Pipeline, *, follow: bool) -> None:
 def until_workers_start(read: Callable[[], None], say: Callable[[str], None]) -> None:
     """Call `read`, and again if Spark gave up waiting for a Python worker (ten seconds, whatever the load), or `AGAIN`.
 
-    The pipeline repeats an unfinished batch, so nothing is lost or doubled. The error is raised after `MOST_STARTS`.
+    The pipeline repeats an unfinished batch, so nothing is lost or doubled. The error is raised after `MOST_STARTS` in
+    a row.
     """
-    for start in range(1, MOST_STARTS):
+    start = 1
+    while True:
+        began_ms = clock_ms()
         try:
             read()
         except PySparkException as error:
             why = next((why for sign, why in AGAIN.items() if sign in str(error)), None)
-            if why is None:
+            if clock_ms() - began_ms >= LASTED_MS:
+                start = 1
+            if why is None or start == MOST_STARTS:
                 raise
-            say(f"{why}; starting the query again ({start + 1} of {MOST_STARTS})")
+            start += 1
+            say(f"{why}; starting the query again ({start} of {MOST_STARTS})")
         else:
             return
-    read()
 
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> None:

@@ -70,8 +70,8 @@ def session_settings(tables: str, master: str | None) -> dict[str, str]:
 class TopicsOptions:
     out: str
     """The place of the tables: a directory, or a URI that Spark can write to."""
-    kafka: Mapping[str, str]
-    """Settings of the client, as `kafka.bootstrap.servers`."""
+    kafka: Mapping[str, str] = field(repr=False)
+    """Settings of the client, as `kafka.bootstrap.servers`; some are passwords."""
     topics: tuple[str, ...]
     group_id: str
     value: ValueFormat
@@ -84,7 +84,7 @@ class TopicsOptions:
     """The interval of batches and of samples of the group."""
     keep_days: int | None = None
     """How many days are kept; None keeps all."""
-    source: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict, repr=False)
     """More options of the source."""
 
 
