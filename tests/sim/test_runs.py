@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import subprocess
 import sys
 
 import pytest
 
+from coterie.protocol.apis import by_key, heartbeat, join_group
 from coterie.sim import Plan, simulate
-from coterie.sim.clients import Asked
+from coterie.sim.clients import Asked, Client
 from coterie.sim.faults import PowerLostAfterRestart
 from coterie.sim.invariants import INVARIANTS
 from coterie.sim.plan import LEAST_FAULTS, WORKLOADS
@@ -83,6 +86,49 @@ def test_observers_hear_every_answer_also_those_that_no_task_waits_for() -> None
     outcome = simulate(Plan.draw(1, "steady", members=2, hours=0.02, faults=0), [Answers])
     assert outcome.held, outcome.what
     assert heard >= {"Heartbeat", "JoinGroup", "SyncGroup", "Fetch", "Metadata"}
+
+
+def test_an_observer_hears_of_the_apis_that_it_asks_for_and_of_all_without_asking() -> None:
+    heard: dict[str, set[str]] = {"some": set(), "all": set()}
+
+    class All(Observer):
+        name = "all"
+
+        def request_arrived(self, _machine: object, _link: object, frame: bytes) -> None:
+            heard[self.name].add(by_key[frame[1]].name)
+
+        def answered(self, _client: object, asked: Asked, _answer: object) -> None:
+            heard[self.name].add(f"answer to {asked.module.API.name}")
+
+    class Some(All):
+        name = "some"
+        requests = (join_group.API.key,)
+        answers = (heartbeat.API.key,)
+
+    assert simulate(Plan.draw(1, "steady", members=2, hours=0.02, faults=0), [All, Some]).held
+    assert heard["some"] == {"JoinGroup", "answer to Heartbeat"}
+    assert heard["all"] >= {"JoinGroup", "Heartbeat", "Fetch", "answer to Fetch", "answer to Metadata"}
+
+
+def test_a_run_ends_its_clients_also_those_that_are_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coroutine that waits while the garbage collector closes it is reported by Python, and by nobody else."""
+    noise: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", noise.append)
+    clients: list[Client] = []
+
+    class ClosesAtTheEnd(Observer):
+        name = "closes at the end"
+
+        def ended(self) -> None:
+            clients.extend(self.world.processes)
+            for consumer in self.world.consumers.values():
+                consumer.close()
+
+    assert simulate(Plan.draw(3, "steady", members=3, hours=0.02, faults=0), [ClosesAtTheEnd]).held
+    assert len(clients) == 5, "three consumers, a producer and the admin"
+    assert not any(client.is_alive or asyncio.all_tasks(client.loop) for client in clients)
+    gc.collect()
+    assert not noise
 
 
 def test_a_failure_is_told_with_its_seed_the_command_and_the_story_and_shrinks_to_what_it_takes(

@@ -250,6 +250,8 @@ class FrameReader:
         """Return the buffer for the next bytes; it is never full."""
         if self._large is not None:
             return memoryview(self._large)[self._at :]
+        if not self._rest:
+            return memoryview(self._shared)
         self._shared[: len(self._rest)] = self._rest
         return memoryview(self._shared)[len(self._rest) :]
 
@@ -271,6 +273,9 @@ class FrameReader:
 
     def _cut(self, end: int) -> list[bytes | bytearray]:
         view = memoryview(self._shared)
+        if end - 4 == int.from_bytes(view[:4], "big") <= self._max_size:  # one whole frame, as most are
+            self._rest = b""
+            return [bytes(view[4:end])]
         frames: list[bytes | bytearray] = []
         at = 0
         while end - at >= 4:

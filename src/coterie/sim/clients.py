@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from coterie.client.network.connection import BrokerConnection, OnAnswer
 from coterie.client.network.network_client import NetworkClient
@@ -47,13 +47,14 @@ from coterie.settings.client_settings import Address, AdminSettings, ClientSetti
 from coterie.sim.event_loop import VirtualEventLoop
 from coterie.sim.network import VirtualWire
 from coterie.sim.schedule import Host, HostClock
+from coterie.structs import DataStruct
 
 if TYPE_CHECKING:
     from coterie.sim.consumer import ConsumerProcess
     from coterie.sim.world import World
 
 
-class Asked(NamedTuple):
+class Asked(DataStruct, frozen=True, gc=False):
     """A request that was sent."""
 
     module: ModuleType
@@ -75,10 +76,11 @@ class _Connection(BrokerConnection):
         return [asked.api.name for asked in self._requests.sent]
 
     def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
-        newest = self._client.versions.get(api.API.name)
-        if newest is not None:
-            at_most = newest if at_most is None else min(newest, at_most)
-        return super().version_of(api, at_most)
+        if self._client.versions:
+            newest = self._client.versions.get(api.API.name)
+            if newest is not None:
+                at_most = newest if at_most is None else min(newest, at_most)
+        return self._versions.of(api, at_most)
 
     def feature(self, name: str) -> int:
         level = super().feature(name)
@@ -103,7 +105,7 @@ class _Connection(BrokerConnection):
     def _report(self, asked: Asked, answer: Any) -> None:
         client = self._client
         if client.is_alive:
-            for hears in client.world.on_answered:
+            for hears in client.world.on_answered[asked.module.API.key]:
                 hears(client, asked, answer)
 
     def _out_of_time(self, asked: Any, timeout_ms: float) -> None:

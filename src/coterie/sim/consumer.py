@@ -104,7 +104,8 @@ class _ObservedMember(Membership):
 
     def handle(self, event: Any, now_ms: int) -> effects.Effects:
         wanted = super().handle(event, now_ms)
-        self._process.observe(self, wanted)
+        if wanted or self.assigned is not self._process.owned:
+            self._process.observe(self, wanted)
         return wanted
 
 
@@ -117,7 +118,8 @@ class _ObservedConsumerMember(ConsumerMembership):
 
     def handle(self, event: Any, now_ms: int) -> effects.Effects:
         wanted = super().handle(event, now_ms)
-        self._process.observe(self, wanted)
+        if wanted or self.assigned is not self._process.owned:
+            self._process.observe(self, wanted)
         return wanted
 
 
@@ -203,15 +205,17 @@ class ConsumerProcess(Client):
         if not self.is_alive:
             return
         for effect in wanted:
-            if isinstance(effect, effects.HoldPartitions):
-                world.held(self, effect.partitions)
-            elif isinstance(effect, effects.SetAssignment):
-                world.assigned(self, effect)
-            elif isinstance(effect, effects.SendRequest):
-                if type(effect.request) is OffsetCommit:
-                    world.commit_sent(self, effect.request)
-                elif type(effect.request) is consumer_group_heartbeat.Request:
-                    world.heartbeat_sent(self, effect.request)
+            kind = type(effect)
+            if kind is effects.SendRequest:
+                request = effect.request  # type: ignore[union-attr]
+                if type(request) is OffsetCommit:
+                    world.commit_sent(self, request)
+                elif type(request) is consumer_group_heartbeat.Request:
+                    world.heartbeat_sent(self, request)
+            elif kind is effects.HoldPartitions:
+                world.held(self, effect.partitions)  # type: ignore[union-attr]
+            elif kind is effects.SetAssignment:
+                world.assigned(self, effect)  # type: ignore[arg-type]
         if member.assigned is not self.owned:
             self.owned = member.assigned
             world.ownership_changed(self)

@@ -107,7 +107,11 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
             return
         client, timers, ready = self.client, self._timers, self._ready
         now_ms = client.now_ms
-        self._count_turn(now_ms)
+        if now_ms != self._last_turn_ms:
+            self._last_turn_ms, self._turns = now_ms, 0
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            client.world.fails("time goes on", f"{client.name} took {self._turns} turns within a millisecond")
         before, outer_ms = _running_loop(), self._turn_ms
         _set_running_loop(self)
         self._turn_ms = now_ms
@@ -115,10 +119,14 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
             if act is not None:
                 act(*about)
             while timers and timers[0][0] <= now_ms:
-                timer = self._next_timer()
+                timer = heappop(timers)[2]
+                timer.loop = None
                 if timer.act is not None:
                     ready.append(timer)
-            self._run_ready()
+                else:
+                    self._cancelled -= 1
+            if ready:
+                self._run_ready()
         finally:
             self._turn_ms = outer_ms
             _set_running_loop(before)
@@ -127,17 +135,11 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         if self._failure is not None:
             raise self._failure
         while timers and timers[0][2].act is None:
-            self._next_timer()
+            heappop(timers)[2].loop = None
+            self._cancelled -= 1
         if timers and (self._alarm_ms is None or timers[0][0] < self._alarm_ms):
-            self._alarm_ms = timers[0][0]
-            client.at(self._alarm_ms, self._ring, self._alarm_ms)
-
-    def _count_turn(self, now_ms: int) -> None:
-        if now_ms != self._last_turn_ms:
-            self._last_turn_ms, self._turns = now_ms, 0
-        self._turns += 1
-        if self._turns > MOST_TURNS:
-            self.client.world.fails("time goes on", f"{self.client.name} took {self._turns} turns within a millisecond")
+            self._alarm_ms = at_ms = timers[0][0]
+            client.at(at_ms, self._ring, at_ms)
 
     def _run_ready(self) -> None:
         ready, steps = self._ready, 0
@@ -209,7 +211,8 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,  # noqa: ARG002
     ) -> VirtualTimer:
-        return self.call_at(self.time() + delay, callback, *args)
+        now_ms = self.client.now_ms if self._turn_ms is None else self._turn_ms
+        return self._set_timer(now_ms / 1000 + delay, callback, args)
 
     def call_at(  # type: ignore[override]
         self,
@@ -218,6 +221,9 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,  # noqa: ARG002
     ) -> VirtualTimer:
+        return self._set_timer(when, callback, args)
+
+    def _set_timer(self, when: float, callback: Callable[..., object], args: Sequence[Any]) -> VirtualTimer:
         timer = VirtualTimer(callback, args, self, when)
         self._timers_made = number = self._timers_made + 1
         heappush(self._timers, (ceil(when * 1000 - ROUNDING_MS), number, timer))
@@ -230,12 +236,6 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
             self._timers[:] = [each for each in self._timers if each[2].act is not None]
             heapify(self._timers)
             self._cancelled = 0
-
-    def _next_timer(self) -> VirtualTimer:
-        timer = heappop(self._timers)[2]
-        timer.loop = None
-        self._cancelled -= timer.act is None
-        return timer
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -320,7 +320,15 @@ class Transport(asyncio.Transport):
             self.connecting.set_result(None)
 
     def received(self, data: bytes) -> None:
-        rest, protocol = memoryview(data), self.protocol
+        protocol = self.protocol
+        if not self._is_closing:
+            buffer = protocol.get_buffer(-1)
+            size = len(data)
+            if size <= len(buffer):  # as most do
+                buffer[:size] = data
+                protocol.buffer_updated(size)
+                return
+        rest = memoryview(data)
         while rest and not self._is_closing:
             buffer = protocol.get_buffer(-1)
             size = min(len(buffer), len(rest))

@@ -121,7 +121,8 @@ class Machine(Host):
     @property
     def now_ms(self) -> int:
         """The process's own time, which stands still while it is paused (`broker/io/clock.py`)."""
-        return super().now_ms - self._behind_ms
+        now_ms, clock = self._schedule.now_ms, self.clock
+        return (clock.local(now_ms) if clock.ppm else now_ms + clock.ahead_ms) - self._behind_ms  # for every request
 
     def at(self, local_ms: int, act: Callable[[Any], None], about: Any) -> None:
         super().at(local_ms + self._behind_ms, act, about)
@@ -317,13 +318,8 @@ class Machine(Host):
             self.misses(self.receives, about)
             return
         link, data = about
-        node, connection = link.node, link.connection
-        if (
-            self.cluster is None
-            or node is not self.cluster.nodes[node.node_id]
-            or connection.is_closed
-            or not link.is_read
-        ):
+        node, connection, cluster, world = link.node, link.connection, self.cluster, self.world
+        if cluster is None or node is not cluster.nodes[node.node_id] or connection.is_closed or not link.is_read:
             return
         link.heard_ms = now_ms = self.now_ms
         try:
@@ -332,16 +328,16 @@ class Machine(Host):
             self.drop(connection, str(error))
             return
         for frame in frames:
-            for hears in self.world.on_arrived:
+            for hears in world.on_arrived[frame[1]]:
                 hears(self, link, frame)
             if frame.startswith(HEARTBEAT) and not (connection.call or connection.waiting):
                 answer = link.quick.answer(node.coordinator, frame, now_ms)
                 if answer is not None:
-                    self.world.network.answer(link.wire, answer)
+                    world.network.answer(link.wire, answer)
                     continue
             self._perform(node.received(connection, frame, now_ms))
-        if self.cluster.next_ms() != self._alarm_ms:
-            self._keep_alarm(self.cluster)
+        if cluster.next_ms() != self._alarm_ms:
+            self._keep_alarm(cluster)
 
     def loses(self, about: tuple[BrokerLink, str]) -> None:
         if self.is_paused:

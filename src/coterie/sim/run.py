@@ -56,6 +56,7 @@ class StoryObserver(Observer):
     """The run as the text grid of `coterie.stories`, and as a fingerprint that is the same for the same seed."""
 
     name = "story"
+    answers = (heartbeat.API.key, consumer_group_heartbeat.API.key, *_SAYS)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -109,7 +110,7 @@ class StoryObserver(Observer):
         elif module is consumer_group_heartbeat:
             if answer.error or asked.request.member_epoch <= 0 or answer.assignment is not None:
                 self._row(client.name, _heartbeat(asked.request), _answer(answer)[:_WIDEST], client.group_id)
-        elif module.API.key in _SAYS:
+        else:
             first = answer[0] if isinstance(answer, list) else answer
             said = in_words(first[1] if isinstance(first, tuple) else first)
             self._row("", "", f"{client.name}: {said}"[:_WIDEST], client.group_id)
@@ -210,6 +211,7 @@ class Account:
 
 class Exercised(Observer):
     name = "exercised"
+    requests = tuple(_NAMES)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -217,12 +219,10 @@ class Exercised(Observer):
         self._cells = self.account.cells
 
     def request_arrived(self, _machine: Machine, link: BrokerLink, frame: bytes) -> None:
-        name = _NAMES.get(frame[1])
-        if name is not None:
-            group_id, coordinator = link.wire.client.group_id, link.node.coordinator
-            shard = coordinator.shards.get(coordinator.partition_of(group_id))
-            group = shard.groups.get(group_id) if shard is not None else None
-            self._cells[name, str(group.state if group is not None else ClassicGroupState.DEAD)] += 1
+        group_id, coordinator = link.wire.client.group_id, link.node.coordinator
+        shard = coordinator.shards.get(coordinator.partition_of(group_id))
+        group = shard.groups.get(group_id) if shard is not None else None
+        self._cells[_NAMES[frame[1]], str(group.state if group is not None else ClassicGroupState.DEAD)] += 1
 
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is RebalanceStarted:
@@ -496,9 +496,11 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     for one in world.observers:
         if hasattr(one, "count"):
             account.counts[one.name] += one.count
-    return Outcome(
+    outcome = Outcome(
         plan, account, run.story.fingerprint, tuple(run.story.steps), broken, what or "", world.schedule.now_ms
     )
+    world.shut_down()
+    return outcome
 
 
 MOST_RUNS = 150

@@ -133,7 +133,9 @@ class Host:
     def at(self, local_ms: int, act: Callable[[Any], None], about: Any) -> None:
         schedule, clock = self._schedule, self.clock
         at_ms = clock.world(local_ms) if clock.ppm else local_ms - clock.ahead_ms
-        schedule.at(max(at_ms, schedule.now_ms), act, about)
+        if at_ms < schedule.now_ms:  # every timer is set here  # noqa: PLR1730
+            at_ms = schedule.now_ms
+        schedule.at(at_ms, act, about)
 
     def misses(self, act: Callable[[Any], None], about: Any) -> None:
         """Do it when the pause is over."""

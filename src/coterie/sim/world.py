@@ -15,7 +15,7 @@ from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import Group
 from coterie.coordinator.consumer import ConsumerGroup
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted, TargetAssignmentComputed
-from coterie.protocol.apis import consumer_group_heartbeat
+from coterie.protocol.apis import by_key, consumer_group_heartbeat
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.clients import AdminProcess, Client, Committer, ProducerProcess, Zombie
@@ -45,6 +45,10 @@ class Observer:
     """The base of invariants and of others that watch a run. Only the hooks that a class defines are called."""
 
     name = "observer"
+    requests: Collection[int] | None = None
+    """The keys of the APIs whose requests `request_arrived` is called for; None: of all."""
+    answers: Collection[int] | None = None
+    """The same for `answered`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -152,10 +156,22 @@ class World:
             ]
             for hook in HOOKS
         }
-        self.on_arrived, self.on_answered, self.on_bytes = (
-            self._on[hook] for hook in ("request_arrived", "answered", "bytes_arrived")
+        self.on_arrived, self.on_answered = (
+            tuple(self._hooks_of(hook, key) for key in range(max(by_key) + 1))
+            for hook in ("request_arrived", "answered")
         )
-        """The hooks that are called for every packet."""
+        """The hooks that are called for every packet, by the key of its API."""
+        self.on_bytes = self._on["bytes_arrived"]
+
+    def _hooks_of(self, hook: str, key: int) -> Sequence[Callable[..., None]]:
+        """Return the hooks that want to know of this API."""
+        about = {"request_arrived": "requests", "answered": "answers"}[hook]
+        found = []
+        for hears in self._on[hook]:
+            wanted = getattr(hears.__self__, about)
+            if wanted is None or key in wanted:
+                found.append(hears)
+        return found
 
     def _clock(self, name: str) -> HostClock:
         rng = self.rng.of(f"clock/{name}")
@@ -252,6 +268,23 @@ class World:
     def forget(self, client: Client) -> None:
         client.later(0, lambda _: client.ends(), None)
         self.clients.pop(client.name, None)
+
+    @property
+    def processes(self) -> list[Client]:
+        """The clients that have not ended."""
+        return [
+            *self.consumers.values(),
+            *self.displaced,
+            *self.producers.values(),
+            *self.clients.values(),
+            self.admin,
+        ]
+
+    def shut_down(self) -> None:
+        """End all clients when the run is over. A task that is left to the garbage collector cannot wait any more."""
+        for client in self.processes:
+            client.is_alive = False
+            client.loop.end()
 
     def any_group(self, group_id: str) -> Group | ConsumerGroup | None:
         """The group as its coordinator has it; None without a coordinator."""

@@ -112,6 +112,7 @@ _APIS: dict[type, ModuleType] = {
     OffsetFetch: offset_fetch,
     ConsumerGroupHeartbeat: consumer_group_heartbeat,
 }
+_HEARTBEAT_AT_MOST = heartbeat.API.last_by_name
 _AT_LEAST = {consumer_group_heartbeat: 1}
 """Version 0 was an early access: the member's id came from the broker, and there were no patterns."""
 
@@ -200,9 +201,7 @@ class Engine:
             effects.SendRequest: self._start_sending,
             effects.FindCoordinator: lambda effect: self.tasks.start(self._find_coordinator(effect)),
             effects.Disconnect: self._disconnect,
-            effects.StartTimer: lambda effect: self.tasks.arm(
-                effect.key, effect.at_ms, lambda: self.handle(effect.then)
-            ),
+            effects.StartTimer: lambda effect: self.tasks.arm(effect.key, effect.at_ms, self.handle, effect.then),
             effects.StopTimer: lambda effect: self.tasks.disarm(effect.key),
             effects.CallListener: self._call_listener,
             effects.HoldPartitions: self._hold,
@@ -286,7 +285,7 @@ class Engine:
                 answered,
                 timeout_ms=effect.timeout_ms,
                 lane=effect.lane,
-                at_most=heartbeat.API.last_by_name,
+                at_most=_HEARTBEAT_AT_MOST,
             )
         except CoterieError:
             return False  # the connection is being lost: open another

@@ -152,20 +152,22 @@ class BackgroundTasks:
         if isinstance(error, Exception) and not self.is_closed:
             self._on_mistake(error)
 
-    def arm(self, key: str, at_ms: float, then: Callable[[], None]) -> None:
-        """Start a timer. A timer with the same key is replaced."""
-        self.disarm(key)
+    def arm(self, key: str, at_ms: float, then: Callable[..., None], *about: object) -> None:
+        """Start a timer, which calls `then(*about)`. A timer with the same key is replaced."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
         if self.is_closed:
             return
         delay_ms = at_ms - self._clock_ms()
         if self._ticks is not None and delay_ms >= LONG_MS:
-            self._timers[key] = self._ticks.call_after(delay_ms / 1000, self._rang, key, then)
+            self._timers[key] = self._ticks.call_after(delay_ms / 1000, self._rang, key, then, *about)
         else:
-            self._timers[key] = self.loop.call_later(max(delay_ms, 0) / 1000, self._rang, key, then)
+            self._timers[key] = self.loop.call_later(max(delay_ms, 0) / 1000, self._rang, key, then, *about)
 
-    def _rang(self, key: str, then: Callable[[], None]) -> None:
+    def _rang(self, key: str, then: Callable[..., None], *about: object) -> None:
         del self._timers[key]
-        then()
+        then(*about)
 
     def disarm(self, key: str) -> None:
         timer = self._timers.pop(key, None)

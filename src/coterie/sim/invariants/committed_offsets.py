@@ -34,6 +34,7 @@ class CommitsAreKept(Observer):
     """
 
     name = "commits are kept"
+    answers = (offset_commit.API.key,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -75,8 +76,6 @@ class CommitsAreKept(Observer):
                     del self.stored[key]
 
     def answered(self, _client: Client, asked: Asked, answer: Any) -> None:
-        if asked.module is not offset_commit:
-            return
         for one, error in zip(asked.request.partitions, answer.errors, strict=True):
             key = (asked.request.group_id, one.topic, one.partition)
             if error is ErrorCode.NONE:

@@ -49,11 +49,10 @@ _OTHER_STATE = (WriteFailed, GroupLoaded, GroupUnloaded, *_NEW_LIFE)
 class GroupObserver(Observer):
     """Looks at a consumer group before each of its requests is handled: so it sees what the last one has done."""
 
-    def request_arrived(self, _machine: Machine, link: BrokerLink, frame: bytes) -> None:
-        if (
-            frame[1] in {_HEARTBEAT, _COMMIT, _JOIN_GROUP}
-            and link.wire.client.group_id in self.world.consumer_protocol_groups
-        ):
+    requests: tuple[int, ...] = (_HEARTBEAT, _COMMIT, _JOIN_GROUP)
+
+    def request_arrived(self, _machine: Machine, link: BrokerLink, _frame: bytes) -> None:
+        if link.wire.client.group_id in self.world.consumer_protocol_groups:
             self._look_at(link.wire.client.group_id)
 
     def sample(self) -> None:
@@ -144,6 +143,7 @@ class EpochsNeverGoBack(GroupObserver):
     """
 
     name = "epochs never go back"
+    answers = (_HEARTBEAT,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -176,7 +176,7 @@ class EpochsNeverGoBack(GroupObserver):
             self._left.discard(request.member_id)
 
     def answered(self, client: Client, asked: Asked, answer: Any) -> None:
-        if asked.module is not consumer_group_heartbeat or answer.error or answer.member_epoch <= 0:
+        if answer.error or answer.member_epoch <= 0:
             return
         self.count += 1
         request: Request = asked.request
@@ -270,6 +270,8 @@ class EpochsHaveCauses(GroupObserver):
     """Every group epoch has a fact that says why it began, and that really happened (K1)."""
 
     name = "group epochs have causes"
+    requests = (*GroupObserver.requests, _LEAVE_GROUP)
+    answers = (_HEARTBEAT,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -284,7 +286,8 @@ class EpochsHaveCauses(GroupObserver):
         self.count = 0
 
     def request_arrived(self, machine: Machine, link: BrokerLink, frame: bytes) -> None:
-        super().request_arrived(machine, link, frame)
+        if frame[1] in GroupObserver.requests:
+            super().request_arrived(machine, link, frame)
         if frame[1] == _JOIN_GROUP:
             self._joined.add(link.wire.client.group_id)
         elif frame[1] == _LEAVE_GROUP:
@@ -297,7 +300,7 @@ class EpochsHaveCauses(GroupObserver):
             self._left.add(request.member_id)
 
     def answered(self, _client: Client, asked: Asked, answer: Any) -> None:
-        if asked.module is consumer_group_heartbeat and not answer.error and asked.request.member_epoch >= 0:
+        if not answer.error and asked.request.member_epoch >= 0:
             who = asked.request.member_id
             self._heard_ms[who] = max(self._heard_ms.get(who, 0), asked.sent_ms)
 
@@ -383,6 +386,7 @@ class EpochsAreChecked(GroupObserver):
     """Heartbeats and commits are granted only in an epoch that the rules allow (K8, K19)."""
 
     name = "epochs are checked"
+    answers = (_HEARTBEAT, _COMMIT)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -413,7 +417,7 @@ class EpochsAreChecked(GroupObserver):
             if not answer.error and request.member_epoch > 0:
                 self._must(client, asked, _may_beat, f"a heartbeat in epoch {request.member_epoch}")
             return
-        if asked.module is not offset_commit or request.group_id not in self._history:
+        if request.group_id not in self._history:
             return
         if request.generation_id >= 0 and ErrorCode.NONE in answer.errors:
             self.count += 1

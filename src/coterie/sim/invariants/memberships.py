@@ -76,6 +76,7 @@ class AssignmentsAreTheStoredOnes(Observer):
     """A member of a classic group is given what is stored for it in its generation, and nothing else (rule 11)."""
 
     name = "assignments are the stored ones"
+    answers = (sync_group.API.key,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -88,7 +89,7 @@ class AssignmentsAreTheStoredOnes(Observer):
 
     def answered(self, client: Client, asked: Asked, answer: Any) -> None:
         request = asked.request
-        if asked.module is not sync_group or answer.error or request.group_id in self.world.consumer_protocol_groups:
+        if answer.error or request.group_id in self.world.consumer_protocol_groups:
             return
         stored = self._stored.get((request.group_id, request.generation_id), {})
         if request.member_id in stored:
@@ -179,6 +180,7 @@ class FencedStaysFenced(Observer):
     """A fenced member stays fenced (rule 18): no request that it sends after it was replaced succeeds."""
 
     name = "a fenced member stays fenced"
+    answers = tuple(api.API.key for api in (heartbeat, offset_commit, join_group, sync_group, consumer_group_heartbeat))
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -202,10 +204,8 @@ class FencedStaysFenced(Observer):
             granted = answer is ErrorCode.NONE and not self.world.may_not_know(asked.request.group_id, asked.sent_ms)
         elif asked.module is offset_commit:
             granted = ErrorCode.NONE in answer.errors
-        elif asked.module in {join_group, sync_group, consumer_group_heartbeat}:
-            granted = answer.error is ErrorCode.NONE
         else:
-            return
+            granted = answer.error is ErrorCode.NONE
         if granted:
             self.fails(f"{client.name} was fenced at {since_ms} and its {asked.module.API.name} was granted")
 
@@ -217,6 +217,7 @@ class OldGenerationsAreRefused(Observer):
     """No request of an older generation succeeds (rules 2, 11, 15, 21; KAFKA-2557)."""
 
     name = "old generations are refused"
+    answers = (heartbeat.API.key, offset_commit.API.key, sync_group.API.key)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -234,16 +235,14 @@ class OldGenerationsAreRefused(Observer):
             self._since.pop(fact.group_id, None)
 
     def answered(self, client: Client, asked: Asked, answer: Any) -> None:
-        if getattr(asked.request, "group_id", None) in self.world.consumer_protocol_groups:
+        if asked.request.group_id in self.world.consumer_protocol_groups:
             return  # its members have epochs of their own: `EpochsAreChecked`
         if asked.module is heartbeat:
             granted = answer is ErrorCode.NONE
         elif asked.module is offset_commit:
             granted = ErrorCode.NONE in answer.errors
-        elif asked.module is sync_group:
-            granted = answer.error is ErrorCode.NONE
         else:
-            return
+            granted = answer.error is ErrorCode.NONE
         generation = asked.request.generation_id
         if not granted or generation == _NO_GENERATION:
             return

@@ -163,6 +163,7 @@ class RebalancesHaveCauses(Observer):
     """Every rebalance has a cause that the world really produced (section 12)."""
 
     name = "rebalances have causes"
+    requests = tuple(_GROUP_KEYS)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -175,8 +176,8 @@ class RebalancesHaveCauses(Observer):
     def request_arrived(self, machine: Machine, link: BrokerLink, frame: bytes) -> None:
         heard = self._heard.get(link.wire.client.name)
         if heard is not None:
-            name = _GROUP_KEYS.get(frame[1])
-            if name is not None and (link.connection.call is None or name not in _SIGNS_OF_LIFE):
+            name = _GROUP_KEYS[frame[1]]
+            if link.connection.call is None or name not in _SIGNS_OF_LIFE:
                 heard.at[name] = (
                     self.world.schedule.now_ms - machine.away_ms,
                     link.node,
