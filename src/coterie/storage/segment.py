@@ -251,7 +251,8 @@ class Segment:
     def _note(self, header: BatchHeader) -> None:
         if self.size == 0:
             self.first_timestamp = header.max_timestamp
-        self._note_timestamp(header)
+        if header.max_timestamp > self._max_timestamp:
+            self._note_timestamp(header)
         if self._since_last_row > self._index_interval:
             self._offsets.append(header.last_offset - self.base_offset, self.size)
             self._add_time_row()

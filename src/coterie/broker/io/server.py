@@ -598,11 +598,15 @@ class Server:
             self.end_turn_soon()
 
     def look_ahead(self) -> None:
-        """Schedule what comes next: a flush if one is wanted, and `_ring` when the next timer is due."""
+        """Schedule what comes next: a flush if one is wanted, and the next timer."""
         if not self._flush_is_due and self._flusher.can_start:
             self._flush_is_due = True
             self._under_way += 1
             self._loop.call_soon(self._flush)
+        self.look_at_timers()
+
+    def look_at_timers(self) -> None:
+        """Schedule `_ring` for the time when the next timer is due."""
         next_ms = self._next_ms()
         if next_ms != self._alarm_ms:
             self._set_alarm(next_ms)
