@@ -238,7 +238,7 @@ class DurableEnds:
 
 def _entry(item: tuple[TopicPartition, int]) -> bytes:
     (topic, partition), end = item
-    data = _ENTRY.pack(topic.bytes, partition, end, 0)[:_CHECKED]
+    data = _ENTRY.pack(topic.int.to_bytes(16, "big"), partition, end, 0)[:_CHECKED]
     return data + crc32c(data).to_bytes(4, "big")
 
 

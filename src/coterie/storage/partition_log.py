@@ -263,7 +263,8 @@ class PartitionLog:
 
         `producer` is the id and the epoch of the producer whose transaction they are part of.
         """
-        self._check_uncut()
+        if self._cut_to is not None:
+            self._check_uncut()
         base_offset = self._segments[-1].next_offset
         data, header = build_placed_batch(pairs, now_ms, base_offset, max(self.leader_epoch, 0), producer)
         if len(data) > self.config.max_message_bytes:
@@ -387,7 +388,7 @@ class PartitionLog:
 
     def journal_target(self) -> JournalTarget:
         """Return what must be written to the journal for all appends to be durable."""
-        return self._flushing.journal_target(self.log_end_offset)
+        return self._flushing.journal_target(self._segments[-1].next_offset)
 
     def write_out(self) -> None:
         """Write to the segment's file what is only in memory and in the journal, without a sync."""

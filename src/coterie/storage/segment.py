@@ -257,8 +257,9 @@ class Segment:
             self._offsets.append(header.last_offset - self.base_offset, self.size)
             self._add_time_row()
             self._since_last_row = 0
-        self._since_last_row += header.size
-        self.size += header.size
+        size = header.size
+        self._since_last_row += size
+        self.size += size
         self.next_offset = header.next_offset
 
     def _note_timestamp(self, header: BatchHeader) -> None:

@@ -494,13 +494,16 @@ class Server:
 
     def handle(self, what: str, event: Any) -> None:
         """Hand an event to the cluster, and perform what follows."""
-        self.run(what, partial(self.cluster.handle, event))
+        self.run(what, self.cluster.handle, event)
 
-    def run(self, what: str, act: Callable[[int], Effects]) -> None:
-        """Handle an event that comes from no client. If it fails, the bug is reported, and the broker continues."""
+    def run(self, what: str, act: Callable[..., Effects], *about: Any) -> None:
+        """Handle an event that comes from no client. If it fails, the bug is reported, and the broker continues.
+
+        `act` takes what it is about, and the time.
+        """
         now_ms = self.now_ms()
         try:
-            effects = act(now_ms)
+            effects = act(*about, now_ms)
         except Exception:  # noqa: BLE001
             effects = self.cluster.mistaken(what, now_ms)
         self.perform(effects)

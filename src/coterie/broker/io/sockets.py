@@ -239,7 +239,7 @@ class Link(asyncio.Protocol):
         if self.unsent:
             self.all_sent()
         self.weigh()
-        server.run("a connection that takes more", lambda now_ms: node.drained(self.connection, now_ms))
+        server.run("a connection that takes more", node.drained, self.connection)
 
     def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
         size = sum(map(len, parts))

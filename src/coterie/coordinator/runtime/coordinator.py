@@ -225,6 +225,11 @@ class GroupCoordinator:
             return self._refuse(event, partition)
         return shard.handle(event, now_ms)
 
+    def appended(self, event: Appended, now_ms: int) -> list[Outward]:
+        """Handle the end of an append."""
+        shard = self.shards.get(event.partition)
+        return [] if shard is None else shard.handle(event, now_ms)
+
     def holds_instance(self, request: Heartbeat) -> bool:
         """Return whether the sender has the instance id that it gives."""
         shard = self.shards.get(self.partition_of(request.group_id))
