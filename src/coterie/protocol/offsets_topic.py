@@ -258,6 +258,8 @@ def write_offset_value(value: CommittedOffset, version: int) -> bytes:
     try:
         if version == 4:
             head = _FLEXIBLE(version, value.offset, value.leader_epoch) + uvarint(len(metadata) + 1)
+            if value.topic_id is None:  # without a call: many partitions pass here
+                return head + metadata + _TIMESTAMP_AND_NO_TAGS(at_ms, 0)
             return head + metadata + offset_value_end(at_ms, value.topic_id)
         if version == 3:
             return _WITH_EPOCH(3, value.offset, value.leader_epoch, len(metadata)) + metadata + _TIMESTAMP(at_ms)
