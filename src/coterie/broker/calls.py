@@ -14,6 +14,7 @@ from coterie.broker.broker_effects import Close, Effects, Ready, Send
 from coterie.broker.broker_facts import Reporter
 from coterie.protocol.apis import Api
 from coterie.protocol.frames import response_frame, response_frame_parts
+from coterie.structs import DataStruct
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -121,16 +122,13 @@ class Route:
         self.header_flexible = [api.has_flexible_response_header(version) for version in range(self.last + 1)]
 
 
-class Call:
+class Call(DataStruct, eq=False):
     """One request, and the token its answer is addressed to."""
 
-    __slots__ = ("connection", "correlation_id", "route", "version")
-
-    def __init__(self, connection: Connection, route: Route, version: int, correlation_id: int) -> None:
-        self.connection = connection
-        self.route = route
-        self.version = version
-        self.correlation_id = correlation_id
+    connection: Connection
+    route: Route
+    version: int
+    correlation_id: int
 
 
 class Gather:

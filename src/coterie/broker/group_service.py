@@ -147,7 +147,7 @@ class GroupService(CoordinatorService):
 
     def _appended(self, batch: AppendBatch, error: ErrorCode, now_ms: int) -> Effects:
         batch.then.error = error
-        return self.perform(self.coordinator.handle(batch.then, now_ms), now_ms)
+        return self.perform(self.coordinator.appended(batch.then, now_ms), now_ms)
 
 
 def _append_to(log: PartitionLog, batch: AppendBatch, at_ms: int) -> int:

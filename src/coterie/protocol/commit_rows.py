@@ -19,7 +19,7 @@ from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol._pure_records import MOST_ROWS
 from coterie.protocol.buffer import COMPACT, LONG_STRING
 from coterie.protocol.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
-from coterie.protocol.offsets_topic import write_key, write_offset_value
+from coterie.protocol.offsets_topic import offset_value_end, write_key
 from coterie.protocol.records import IS_COMPILED, OffsetPairs
 
 __all__ = [
@@ -43,7 +43,6 @@ _ENDS = {
 _FETCHED = Struct(">iqi4s")
 _FETCHED_END = b"\1\0\0\0"  # the length of no metadata, no error, no tagged fields
 _NO_METADATA = b"\x01"  # its length
-_VALUE_START = 15  # what is before the commit's time: version, offset, leader epoch, metadata
 
 
 class _Rows:
@@ -134,11 +133,9 @@ def _key_start(group_id: str, topic: str) -> bytes:
     return write_key(OffsetRecord(group_id, topic, 0, None))[:-4]
 
 
-@lru_cache(maxsize=64)
 def _value_end(at_ms: int, topic_id: UUID | None) -> bytes:
     """The value from the empty metadata on."""
-    value = CommittedOffset(0, 0, "", at_ms, None, topic_id)
-    return _NO_METADATA + write_offset_value(value, 4)[_VALUE_START:]
+    return _NO_METADATA + offset_value_end(at_ms, topic_id)
 
 
 class StoredRows(_Rows, Sequence[tuple[str, int, int]]):

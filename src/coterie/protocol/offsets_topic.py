@@ -258,10 +258,9 @@ def write_offset_value(value: CommittedOffset, version: int) -> bytes:
     try:
         if version == 4:
             head = _FLEXIBLE(version, value.offset, value.leader_epoch) + uvarint(len(metadata) + 1)
-            topic_id = value.topic_id
-            if topic_id is None or topic_id == NO_TOPIC_ID:  # a field at its default is not written
+            if value.topic_id is None:  # without a call: many partitions pass here
                 return head + metadata + _TIMESTAMP_AND_NO_TAGS(at_ms, 0)
-            return head + metadata + _TIMESTAMP_AND_TOPIC_ID(at_ms, 1, TOPIC_ID_TAG, 16, topic_id.bytes)
+            return head + metadata + offset_value_end(at_ms, value.topic_id)
         if version == 3:
             return _WITH_EPOCH(3, value.offset, value.leader_epoch, len(metadata)) + metadata + _TIMESTAMP(at_ms)
         if version == 1:
@@ -275,6 +274,13 @@ def write_offset_value(value: CommittedOffset, version: int) -> bytes:
             f"{MAX_STRING} bytes (any length from version 4 on): {value}"
         ) from None
     raise MalformedError(f"there is no version {version} of the offset value; known are 0 to 4")
+
+
+def offset_value_end(at_ms: int, topic_id: UUID | None) -> bytes:
+    """The end of a value of version 4, behind the metadata."""
+    if topic_id is None or not topic_id.int:  # a field at its default is not written
+        return _TIMESTAMP_AND_NO_TAGS(at_ms, 0)
+    return _TIMESTAMP_AND_TOPIC_ID(at_ms, 1, TOPIC_ID_TAG, 16, topic_id.int.to_bytes(16, "big"))
 
 
 def write_group_value(value: StoredGroup, version: int) -> bytes:

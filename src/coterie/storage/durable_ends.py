@@ -144,7 +144,7 @@ class DurableEnds:
         self._files = files
         self._file: File | None = None
         self._number = 0
-        self._prepared: dict[TopicPartition, int] = {}
+        self._prepared: Sequence[tuple[TopicPartition, int]] = ()
         self._ends: dict[TopicPartition, int] = {}
 
     def read(self) -> Mapping[TopicPartition, int]:
@@ -199,16 +199,16 @@ class DurableEnds:
 
         None: there is nothing to write.
         """
-        self._prepared = dict(ends)
+        self._prepared = list(ends)
         if not self._prepared or not isinstance(self._file, DiskFile):
             return None
-        return self._file.prepare(b"".join(map(_entry, self._prepared.items())))
+        return self._file.prepare(b"".join(map(_entry, self._prepared)))
 
     def ended(self, *, well: bool) -> None:
         """The write that was prepared has ended."""
         if not isinstance(self._file, DiskFile) or not self._prepared:
             return
-        self._ends |= self._prepared
+        self._ends.update(self._prepared)
         if well:
             self._file.appended(_ENTRY.size * len(self._prepared))
         else:
@@ -238,7 +238,7 @@ class DurableEnds:
 
 def _entry(item: tuple[TopicPartition, int]) -> bytes:
     (topic, partition), end = item
-    data = _ENTRY.pack(topic.bytes, partition, end, 0)[:_CHECKED]
+    data = _ENTRY.pack(topic.int.to_bytes(16, "big"), partition, end, 0)[:_CHECKED]
     return data + crc32c(data).to_bytes(4, "big")
 
 

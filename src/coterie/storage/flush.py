@@ -31,6 +31,7 @@ from coterie.protocol.checksums import crc32c
 from coterie.storage.files import DiskFile, File, Files, PreparedWrite, Sync, parent_of, read_file
 from coterie.storage.log_errors import DamagedFileError, LogWriteError
 from coterie.storage.segment import Segment
+from coterie.structs import DataStruct
 
 SMALL = 64 * 1024
 """A log with more bytes to flush is synced in place: that costs no more than writing them to the journal.
@@ -84,14 +85,11 @@ class FlushTarget:
             raise LogWriteError.of("the disk did not take what was written", error) from error
 
 
-class JournalTarget:
+class JournalTarget(DataStruct, eq=False):
     """The batches that the journal must have for a log to be durable up to `end`."""
 
-    __slots__ = ("batches", "end")
-
-    def __init__(self, batches: list[Buffer], end: int) -> None:
-        self.batches = batches
-        self.end = end
+    batches: list[Buffer]
+    end: int
 
 
 class _Refused:
@@ -149,8 +147,9 @@ class FlushState:
 
     def journal_target(self, log_end_offset: int) -> JournalTarget:
         self._check_idle()
-        self._under_way = JournalTarget(self._forget_fresh(), log_end_offset)
-        return self._under_way
+        target = self._under_way = JournalTarget(self._fresh, log_end_offset)
+        self._fresh, self._fresh_size = [], 0
+        return target
 
     def _check_idle(self) -> None:
         if self._under_way is not None:
@@ -185,8 +184,9 @@ class FlushState:
         self._has_failed |= not well
         if not self._has_failed:
             self.durable_end = max(self.durable_end, target.end)
-        if isinstance(target, JournalTarget):
+        if type(target) is JournalTarget:
             return
+        assert isinstance(target, FlushTarget)
         if not self._has_failed:
             self.synced_end = max(self.synced_end, target.end)
         self._has_new_names |= not well and bool(target.directories)

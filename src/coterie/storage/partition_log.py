@@ -263,8 +263,10 @@ class PartitionLog:
 
         `producer` is the id and the epoch of the producer whose transaction they are part of.
         """
-        self._check_uncut()
-        data, header = build_placed_batch(pairs, now_ms, self.log_end_offset, max(self.leader_epoch, 0), producer)
+        if self._cut_to is not None:
+            self._check_uncut()
+        base_offset = self._segments[-1].next_offset
+        data, header = build_placed_batch(pairs, now_ms, base_offset, max(self.leader_epoch, 0), producer)
         if len(data) > self.config.max_message_bytes:
             raise too_large(len(data), self.config.max_message_bytes)
         if producer is not None:
@@ -300,7 +302,7 @@ class PartitionLog:
         try:
             self._roll_if_full(len(buffer), placed, now_ms)
             self._write(buffer, placed)
-            self._active.last_write_ms = now_ms
+            self._segments[-1].last_write_ms = now_ms
             if self.journal is not None:
                 self._flushing.appended(buffer)
         except OSError as error:
@@ -323,9 +325,10 @@ class PartitionLog:
         )
 
     def _write(self, buffer: Buffer, placed: list[BatchHeader]) -> None:
-        self._cut_torn_tail()
+        if self._has_torn_tail:
+            self._cut_torn_tail()
         try:
-            self._active.append(buffer, placed, is_buffered=self.journal is not None)
+            self._segments[-1].append(buffer, placed, is_buffered=self.journal is not None)
         except OSError:
             self._has_torn_tail = True
             with suppress(OSError):  # then the next append tries again, before it writes
@@ -340,7 +343,7 @@ class PartitionLog:
     # --- rolling ------------------------------------------------------------------------------------------------------
 
     def _roll_if_full(self, size: int, placed: list[BatchHeader], now_ms: int) -> None:
-        active = self._active
+        active = self._segments[-1]
         if active.size == 0:
             self._active_since_ms = now_ms
             return
@@ -385,7 +388,7 @@ class PartitionLog:
 
     def journal_target(self) -> JournalTarget:
         """Return what must be written to the journal for all appends to be durable."""
-        return self._flushing.journal_target(self.log_end_offset)
+        return self._flushing.journal_target(self._segments[-1].next_offset)
 
     def write_out(self) -> None:
         """Write to the segment's file what is only in memory and in the journal, without a sync."""

@@ -251,13 +251,15 @@ class Segment:
     def _note(self, header: BatchHeader) -> None:
         if self.size == 0:
             self.first_timestamp = header.max_timestamp
-        self._note_timestamp(header)
+        if header.max_timestamp > self._max_timestamp:
+            self._note_timestamp(header)
         if self._since_last_row > self._index_interval:
             self._offsets.append(header.last_offset - self.base_offset, self.size)
             self._add_time_row()
             self._since_last_row = 0
-        self._since_last_row += header.size
-        self.size += header.size
+        size = header.size
+        self._since_last_row += size
+        self.size += size
         self.next_offset = header.next_offset
 
     def _note_timestamp(self, header: BatchHeader) -> None:

@@ -176,8 +176,8 @@ class ControlledServer(Server):
         exchange.request.answered(data[4:])
         super()._send(effect)
 
-    def look_ahead(self) -> None:
-        super().look_ahead()
+    def look_at_timers(self) -> None:
+        super().look_at_timers()
         self.controls.waits.soon()
 
     def closed(self, link: Link) -> None:

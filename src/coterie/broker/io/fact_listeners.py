@@ -26,7 +26,7 @@ __all__ = ["PERIOD_MS", "FactListeners", "LogRateLimit"]
 
 MOST = 20
 PERIOD_MS = 1_000
-LOUD = (AuthenticationFailed, AuthorizationDenied, ConnectionDropped, Trouble, Mistake)
+LOUD = frozenset({AuthenticationFailed, AuthorizationDenied, ConnectionDropped, Trouble, Mistake})
 
 
 class LogRateLimit:
@@ -43,7 +43,7 @@ class LogRateLimit:
 
     def hear(self, fact: Fact) -> list[Fact]:
         """Take a fact, and return the facts to pass on now."""
-        if not isinstance(fact, LOUD):
+        if type(fact) not in LOUD:
             return [fact]
         sums = self.sums(fact.at_ms) if fact.at_ms - self._since_ms >= PERIOD_MS else []
         kind = type(fact)
@@ -78,6 +78,9 @@ class FactListeners:
         self._timer: asyncio.TimerHandle | None = None
 
     def emit(self, fact: Fact) -> None:
+        if type(fact) not in LOUD:
+            self._emit(fact)
+            return
         for each in self._rate_limit.hear(fact):
             self._emit(each)
         if self._rate_limit.owes and self._timer is None:

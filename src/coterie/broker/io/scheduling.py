@@ -51,7 +51,7 @@ class Scheduling:
 
     def at_once(self, frames: list[bytes], now_ms: int) -> int:
         """Return how many of these requests of one connection are answered as they arrive."""
-        if self._must_wait(frames[0], now_ms):
+        if self.must_wait(frames[0], now_ms):
             return 0
         if len(frames) == 1:
             return 1
@@ -59,7 +59,8 @@ class Scheduling:
         self.spare -= some
         return some
 
-    def _must_wait(self, frame: bytes, now_ms: int) -> bool:
+    def must_wait(self, frame: bytes, now_ms: int) -> bool:
+        """Return whether a request waits even if it arrives alone."""
         if now_ms - self._until_ms > 1:  # the loop was idle
             self._since_ms = now_ms
             return False

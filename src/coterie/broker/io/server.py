@@ -494,13 +494,16 @@ class Server:
 
     def handle(self, what: str, event: Any) -> None:
         """Hand an event to the cluster, and perform what follows."""
-        self.run(what, partial(self.cluster.handle, event))
+        self.run(what, self.cluster.handle, event)
 
-    def run(self, what: str, act: Callable[[int], Effects]) -> None:
-        """Handle an event that comes from no client. If it fails, the bug is reported, and the broker continues."""
+    def run(self, what: str, act: Callable[..., Effects], *about: Any) -> None:
+        """Handle an event that comes from no client. If it fails, the bug is reported, and the broker continues.
+
+        `act` takes what it is about, and the time.
+        """
         now_ms = self.now_ms()
         try:
-            effects = act(now_ms)
+            effects = act(*about, now_ms)
         except Exception:  # noqa: BLE001
             effects = self.cluster.mistaken(what, now_ms)
         self.perform(effects)
@@ -598,11 +601,15 @@ class Server:
             self.end_turn_soon()
 
     def look_ahead(self) -> None:
-        """Schedule what comes next: a flush if one is wanted, and `_ring` when the next timer is due."""
+        """Schedule what comes next: a flush if one is wanted, and the next timer."""
         if not self._flush_is_due and self._flusher.can_start:
             self._flush_is_due = True
             self._under_way += 1
             self._loop.call_soon(self._flush)
+        self.look_at_timers()
+
+    def look_at_timers(self) -> None:
+        """Schedule `_ring` for the time when the next timer is due."""
         next_ms = self._next_ms()
         if next_ms != self._alarm_ms:
             self._set_alarm(next_ms)

@@ -116,7 +116,7 @@ class Link(asyncio.Protocol):
                 if answer is not None:
                     self.transport.write(answer)
                     if not self._is_weighed and not self._cutter.held and not self.read_bytes:
-                        self._server.look_ahead()
+                        self._server.look_at_timers()  # a heartbeat writes nothing
                         return
                     frames = []
         if frames:
@@ -148,18 +148,14 @@ class Link(asyncio.Protocol):
             return self._quick_heartbeat.answer(self.port.node.coordinator, frame, now_ms)
         return None
 
-    @property
-    def _is_idle(self) -> bool:
-        """Return whether a request need not wait for another one of its connection."""
-        connection = self.connection
-        return not (
-            connection.call or connection.waiting or connection.is_full or self.in_queue or self._cutter.has_more
-        )
-
     def _arrived(self, frames: list[bytes], now_ms: int) -> None:
         """Answer some of them, as many as are due to a connection; the rest waits for its turn."""
         server, connection = self._server, self.connection
-        if len(frames) == 1 and self._is_idle and server.scheduling.at_once(frames, now_ms):
+        if (
+            len(frames) == 1
+            and not (connection.call or connection.waiting or connection.is_full or self.in_queue or self._cutter.held)
+            and not server.scheduling.must_wait(frames[0], now_ms)
+        ):
             server.serve_alone(self, frames[0], now_ms)
             return
         was_waiting = bool(connection.waiting)
@@ -243,7 +239,7 @@ class Link(asyncio.Protocol):
         if self.unsent:
             self.all_sent()
         self.weigh()
-        server.run("a connection that takes more", lambda now_ms: node.drained(self.connection, now_ms))
+        server.run("a connection that takes more", node.drained, self.connection)
 
     def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
         size = sum(map(len, parts))

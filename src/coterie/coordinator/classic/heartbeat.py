@@ -24,9 +24,12 @@ def heartbeat(group: Group, request: Heartbeat, now_ms: int) -> Effects:
             reported = report_fenced(group, "Heartbeat", request.member_id, request.instance_id, error, now_ms)
             return [Reply(request.token, error), *reported]
         member = group.members[request.member_id]
-    moved = group.expect_by(member, now_ms + member.session_timeout_ms)
     reply = Reply(request.token, ON_HEARTBEAT[group.state])
-    return [*moved, reply] if moved else [reply]
+    deadline_ms = now_ms + member.session_timeout_ms
+    if deadline_ms < member.alarm_ms:
+        return [*group.expect_by(member, deadline_ms), reply]
+    member.deadline_ms = deadline_ms  # as `expect_by` does: the timer need not be moved
+    return [reply]
 
 
 def _validate_heartbeat(group: Group, request: Heartbeat) -> ErrorCode:

@@ -225,6 +225,11 @@ class GroupCoordinator:
             return self._refuse(event, partition)
         return shard.handle(event, now_ms)
 
+    def appended(self, event: Appended, now_ms: int) -> list[Outward]:
+        """Handle the end of an append."""
+        shard = self.shards.get(event.partition)
+        return [] if shard is None else shard.handle(event, now_ms)
+
     def holds_instance(self, request: Heartbeat) -> bool:
         """Return whether the sender has the instance id that it gives."""
         shard = self.shards.get(self.partition_of(request.group_id))
@@ -240,23 +245,26 @@ class GroupCoordinator:
         self, group_id: str, generation_id: int, member_id: str, of: CommitRows, token: Token, now_ms: int
     ) -> list[Outward] | None:
         """Handle a commit as most are; None: `handle` must. See `Shard.quick_commit`."""
-        shard = self.shards.get(self.partition_of(group_id))
+        partition = self._partitions.get(group_id)
+        shard = self.shards.get(self.partition_of(group_id) if partition is None else partition)
         return None if shard is None else shard.quick_commit(group_id, generation_id, member_id, of, token, now_ms)
 
     def quick_fetch(
         self, group_id: str, topic: str, partitions: Sequence[int], *, require_stable: bool
     ) -> FetchedRows | None:
         """Return offsets of one topic of a classic group, if all are there without metadata; None: `handle` must."""
-        shard = self.shards.get(self.partition_of(group_id))
+        partition = self._partitions.get(group_id)
+        shard = self.shards.get(self.partition_of(group_id) if partition is None else partition)
         return None if shard is None else shard.quick_fetch(group_id, topic, partitions, require_stable=require_stable)
 
     def _handle_other(self, event: Any, now_ms: int) -> list[Outward]:
-        if isinstance(event, ListGroups):
+        kind = type(event)
+        if kind is ListGroups:
             return self._list(event, now_ms)
-        if isinstance(event, TopicsDeleted):
+        if kind is TopicsDeleted:
             return [effect for shard in self.shards.values() for effect in shard.handle(event, now_ms)]
         shard = self.shards.get(event.partition)
-        if shard is None and isinstance(event, TransactionMarker):
+        if shard is None and kind is TransactionMarker:
             return [Reply(event.token, ErrorCode.NOT_COORDINATOR)]
         return shard.handle(event, now_ms) if shard else []
 

@@ -338,17 +338,17 @@ class Shard:
             self._start_append(out)
             return out
         out = []
-        if isinstance(event, Appended):
+        if kind is Appended:
             self._appended(event, out, now_ms)
-        elif isinstance(event, WriteLate):
+        elif kind is WriteLate:
             self._write_late(out, now_ms)
-        elif isinstance(event, ExpiryCheckDue):
+        elif kind is ExpiryCheckDue:
             self._check_expiry(out, now_ms)
-        elif isinstance(event, TopicsDeleted):
+        elif kind is TopicsDeleted:
             self._ask_all(event, out, now_ms)
-        elif isinstance(event, TransactionMarker):
+        elif kind is TransactionMarker:
             self._mark(event, now_ms)
-        elif isinstance(event, ListGroups):
+        elif kind is ListGroups:
             rows = [listed(group, event.states, event.types) for group in self.groups.values()]
             out.append(Reply(event.token, GroupsListed(ErrorCode.NONE, [row for row in rows if row is not None])))
         else:
