@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from time import monotonic_ns  # noqa: TID251  the clock of the client, which has no other part in records
 from typing import Self
 
 from coterie.protocol._pure_records import Record
+
+
+def _system_ms() -> int:
+    return monotonic_ns() // 1_000_000
 
 
 class RecordBuffer:
@@ -19,14 +24,17 @@ class RecordBuffer:
         self._left: Iterator[Record] = iter(())
         self._not_taken: list[list[Record]] = []
         self._size = 0
-        self._clock_ms: Callable[[], int] = int
+        self._clock_ms: Callable[[], int] = _system_ms
         self._until_ms = 0
 
-    def start(self, records: Sequence[Record], first: int, clock_ms: Callable[[], int], until_ms: int) -> None:
-        """Let the records from index `first` on be taken, until the clock says `until_ms`."""
+    def start(
+        self, records: Sequence[Record], first: int, for_ms: int, clock_ms: Callable[[], int] | None = None
+    ) -> None:
+        """Let the records from index `first` on be taken for so long, by this clock or the system's."""
         left = records[first:]
         self._size, self._not_taken = len(left), []
-        self._clock_ms, self._until_ms = clock_ms, until_ms
+        self._clock_ms = clock_ms or _system_ms
+        self._until_ms = self._clock_ms() + for_ms
         self._left = iter(left)
 
     @property

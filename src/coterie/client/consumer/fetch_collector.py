@@ -8,7 +8,7 @@
 - The records of a poll count as processed when the next poll begins: `done` is what auto-commit may commit.
 - An error of a partition is raised when the records before it are handed out.
 
-An iteration takes the rest of an opened batch from `buffer`, without a lock and without a call of anything here. Nobody
+An iteration takes records of opened batches from `buffer`, without a lock and without a call of anything here. Nobody
 counts these records while they are taken. `settle` stops the buffer and counts them, as if each had been a poll of its
 own. Whatever reads or changes positions calls it first.
 """
@@ -33,7 +33,7 @@ class FetchCollector:
         self._handed: dict[TopicPartitionState, None] = {}
         """The partitions of the last poll, whose records may not be processed yet."""
         self.buffer = RecordBuffer()
-        """The rest of an opened batch, which an iteration takes without asking."""
+        """Records of opened batches, which an iteration takes without asking."""
         self._buffered: TopicPartitionState | None = None
         """The partition of the buffer; None if nothing is to be counted."""
         self.needs_data = True
@@ -80,16 +80,18 @@ class FetchCollector:
             turn.move_to_end(next(iter(turn)))
         return records
 
-    def take_one(self, clock_ms: Callable[[], int] | None = None, until_ms: int = 0) -> Record | None:
-        """The same as `take(1)`. With a clock, the rest of its batch can be taken from `buffer` until that time."""
+    def take_one(self, for_ms: int = 0, clock_ms: Callable[[], int] | None = None) -> Record | None:
+        """The same as `take(1)`. For `for_ms`, those that follow can be taken from `buffer`; see `RecordBuffer`."""
         records = self.take(1)
         if not records:
             return None
         state = next(reversed(self._handed))
-        if clock_ms is not None and state.chunks:
-            opened, taken = state.chunks[0].opened
+        if for_ms > 0 and state.chunks:
+            chunk = state.chunks[0]
+            chunk.read_ahead()
+            opened, taken = chunk.opened
             if 0 < taken < len(opened) and opened[taken - 1] is records[0]:
-                self.buffer.start(opened, taken, clock_ms, until_ms)
+                self.buffer.start(opened, taken, for_ms, clock_ms)
                 self._buffered = state
         return records[0]
 
