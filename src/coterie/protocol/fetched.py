@@ -213,7 +213,7 @@ class FetchedRecords(FetchedBatches):
             self._ends.append((len(self._pending), header))
 
     def _open_next(self) -> int | None:
-        """Open the next batch with records to show, behind those that are open. Return its size; None: there is none."""
+        """Open the next batch with records to show, behind those that are open. Return its size, None without one."""
         batch = self.next_batch()
         if batch is None:
             return None
