@@ -250,12 +250,19 @@ class FrameReader:
         """Return the buffer for the next bytes; it is never full."""
         if self._large is not None:
             return memoryview(self._large)[self._at :]
+        if not self._rest:
+            return memoryview(self._shared)
         self._shared[: len(self._rest)] = self._rest
         return memoryview(self._shared)[len(self._rest) :]
 
     def filled(self, count: int) -> list[bytes | bytearray]:
         """Return the frames that `count` new bytes complete, in order, without their sizes."""
-        return self._cut(len(self._rest) + count) if self._large is None else self._filled_large(self._large, count)
+        if self._large is not None:
+            return self._filled_large(self._large, count)
+        shared = self._shared
+        if not self._rest and count - 4 == int.from_bytes(shared[:4], "big") <= self._max_size:
+            return [bytes(shared[4:count])]  # one whole frame, as most are
+        return self._cut(len(self._rest) + count)
 
     def _filled_large(self, large: bytearray, count: int) -> list[bytes | bytearray]:
         self._at += count
