@@ -85,7 +85,7 @@ WORLDS = [
     # cannot tell the two apart, but a driver that commits at any other moment could.
     Mutant(SIM, "what is handed over counts as processed", "client/consumer/fetcher.py",
            "        return {one: state.done for one, state in self._states.items() if state.done is not None}", "        return self.positions()",
-           tests=("tests/client/test_fetching.py", "tests/client/test_fetching_properties.py")),
+           tests=("tests/client/test_fetch_collector.py", "tests/client/test_fetching_properties.py")),
     Mutant(SIM, "what was handed over before an error counts as processed", "client/consumer/fetcher.py",
            "handed, self._handed = self._handed, {}", "handed: dict[Place, None] = {}", workload="autoscaler"),
     Mutant(SIM, "an answer to an older fetch is taken", "client/consumer/subscription_state.py",

@@ -406,6 +406,10 @@ def test_iterators_ask_where_the_buffer_has_nothing_and_go_on_after_an_error(twi
     assert (third, buffered.offset) == ("third", 7)
 
 
+HALF = "\ud800"
+"""Half of a character, which cannot be sent."""
+
+
 @pytest.mark.skipif(not IS_COMPILED, reason="in Python it is never open")
 def test_a_quick_append_writes_what_the_writer_does_and_stops_where_it_must() -> None:
     quick, writer = fast.QuickAppend(fast.SentRecord, None, 12), fast.RecordWriter(200)
@@ -416,7 +420,14 @@ def test_a_quick_append_writes_what_the_writer_does_and_stops_where_it_must() ->
     assert quick.append("t", "zwei \N{GREEK SMALL LETTER BETA}")._index == 1
     assert quick.append("t", None)._index == 2
     taken = quick.weight
-    for topic, value in (("u", b""), (b"t", b""), ("t", bytearray(b"")), ("t", 3), ("t", b"x" * (100 - taken - 12))):
+    for topic, value in (
+        ("u", b""),
+        (b"t", b""),
+        ("t", bytearray(b"")),
+        ("t", 3),
+        ("t", b"x" * (100 - taken - 12)),
+        ("t", HALF),
+    ):
         assert quick.append(topic, value) is None
     assert (writer.count, quick.weight) == (3, taken)
     same = fast.RecordWriter(200)

@@ -123,6 +123,7 @@ class WakeupError(CoterieError):
     """`wakeup` was called: the poll it interrupted has returned nothing, and nothing is lost."""
 
 
+_HEARTBEATS = (Heartbeat, ConsumerGroupHeartbeat)
 _PARKED = (JoinGroup, SyncGroup)
 """Requests that wait at the coordinator for other members."""
 _REBALANCE_BEGAN = (facts.RebalanceBegan, facts.ReconciliationBegan)
@@ -371,7 +372,7 @@ class Engine:
 
     def _measure(self, request: Any, reply: Any, began_ms: int, now_ms: int) -> None:
         measured, took_ms = self.measured, now_ms - began_ms
-        if isinstance(request, Heartbeat | ConsumerGroupHeartbeat):
+        if isinstance(request, _HEARTBEATS):
             measured.heartbeats.record(took_ms, now_ms)
             measured.last_heartbeat_ms = began_ms
         elif isinstance(request, OffsetCommit):

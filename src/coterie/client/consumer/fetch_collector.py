@@ -38,6 +38,8 @@ class FetchCollector:
         """The partition of the buffer; None if nothing is to be counted."""
         self.needs_data = True
         """True if more may be fetched now. Every change sets it."""
+        self.turns = 0
+        """The number of times that records were asked for."""
         self.records_taken = 0
         self.bytes_taken = 0
 
@@ -63,6 +65,7 @@ class FetchCollector:
         self.settle()
         if self._handed:
             self.begin_poll()
+        self.turns += 1
         records: list[Record] = []
         turn = self._turn
         while turn and len(records) < limit:

@@ -78,8 +78,9 @@ class SharedTicks:
         loop = asyncio.get_running_loop()
         number = ceil((loop.time() + delay_s) * 1000 / TICK_MS)
         timer = Tick(then, args)
-        if number in self._ticks:
-            self._ticks[number].append(timer)
+        those = self._ticks.get(number)
+        if those is not None:
+            those.append(timer)
         else:
             self._ticks[number] = [timer]
             loop.call_at(number * TICK_MS / 1000, self._ring, number)
@@ -154,7 +155,9 @@ class BackgroundTasks:
 
     def arm(self, key: str, at_ms: float, then: Callable[[], None]) -> None:
         """Start a timer. A timer with the same key is replaced."""
-        self.disarm(key)
+        before = self._timers.pop(key, None)
+        if before is not None:
+            before.cancel()
         if self.is_closed:
             return
         delay_ms = at_ms - self._clock_ms()
