@@ -111,7 +111,7 @@ def test_half_a_character_is_refused_wherever_its_record_would_go(broker: coteri
     with producer(broker, linger_ms=50) as ours:
         for value in ("first", "second"):
             ours.send(topic, value)
-            with pytest.raises(IllegalArgumentError, match="the value of a record is .* half of a character"):
+            with pytest.raises(IllegalArgumentError, match=r"the value of a record is .* half of a character"):
                 ours.send(topic, "\ud800")
 
 

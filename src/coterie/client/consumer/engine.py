@@ -280,7 +280,8 @@ class Engine:
 
     def _handled(self) -> None:
         """Something has happened: there may be more to ask for, or others who wait for it."""
-        self.reading.ask_more()
+        if self.reading.fetcher.needs_data:
+            self.reading.ask_more()
         if self._waiters:
             self.news()
 
@@ -422,7 +423,8 @@ class Engine:
 
     def _asks_coordinator(self, now_ms: int) -> None:
         self._reach.asked(now_ms)
-        self._watch_reach()
+        if not self._reach_is_watched:
+            self._watch_reach()
 
     def _watch_reach(self) -> None:
         """Arm one timer, which checks again when it fires: requests are more frequent than the timer."""

@@ -12,6 +12,7 @@ from coterie.client.member.events import Answer
 from coterie.client.member.member import MemberData
 from coterie.client.member.states import MemberState
 from coterie.errors import ErrorCode
+from coterie.protocol.messages import NO_GENERATION
 
 
 def quick_due(member: MemberData, now_ms: int) -> SendRequest | None:
@@ -27,7 +28,8 @@ def quick_due(member: MemberData, now_ms: int) -> SendRequest | None:
         or next_ms >= member.session_deadline_ms
         or next_ms >= member.poll_deadline_ms
         or next_ms <= now_ms
-        or not member.is_beating
+        or member.generation_id == NO_GENERATION
+        or not member.member_id
     ):
         return None
     then = request.then

@@ -410,7 +410,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.is_closed:
+        if self.error is not None:
             return
         if self._is_silent:
             self._is_silent = False
