@@ -19,7 +19,9 @@ cdef class RecordBuffer:
         self.records = []
         self.first = self.at = self.end = 0
 
-    def start(self, list records, Py_ssize_t first, int64_t for_ms, clock_ms=None):
+    def start(self, list records, Py_ssize_t first, int64_t for_ms, clock_ms, bint is_system=False):
+        if is_system:
+            clock_ms = None
         self.until_ms = now_of(clock_ms) + for_ms
         self.records, self.clock_ms = records, clock_ms
         self.first = self.at = first

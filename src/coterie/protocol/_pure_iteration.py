@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from time import monotonic_ns  # noqa: TID251  the clock of the client, which has no other part in records
 from typing import Self
 
 from coterie.protocol._pure_records import Record
-
-
-def _system_ms() -> int:
-    return monotonic_ns() // 1_000_000
 
 
 class RecordBuffer:
@@ -24,17 +19,22 @@ class RecordBuffer:
         self._left: Iterator[Record] = iter(())
         self._not_taken: list[list[Record]] = []
         self._size = 0
-        self._clock_ms: Callable[[], int] = _system_ms
+        self._clock_ms: Callable[[], int] = int
         self._until_ms = 0
 
     def start(
-        self, records: Sequence[Record], first: int, for_ms: int, clock_ms: Callable[[], int] | None = None
+        self,
+        records: Sequence[Record],
+        first: int,
+        for_ms: int,
+        clock_ms: Callable[[], int],
+        is_system: bool = False,  # noqa: ARG002  the twin asks the system then, which is quicker
     ) -> None:
-        """Let the records from index `first` on be taken for so long, by this clock or the system's."""
+        """Let the records from index `first` on be taken for so long. `is_system`: the clock is the system's."""
         left = records[first:]
         self._size, self._not_taken = len(left), []
-        self._clock_ms = clock_ms or _system_ms
-        self._until_ms = self._clock_ms() + for_ms
+        self._clock_ms = clock_ms
+        self._until_ms = clock_ms() + for_ms
         self._left = iter(left)
 
     @property

@@ -97,7 +97,6 @@ class AsyncConsumer:
     ) -> None:
         self.settings, self._assignors = consumer_settings_of(settings, more)
         self._clock_ms = self._runtime.clock_ms
-        self._buffer_clock_ms = None if self._runtime is REAL else self._runtime.clock_ms
         _ = self.settings.addresses  # none is a mistake, and should show here
         self._made: Engine | None = None
         self._topics: tuple[frozenset[str], Pattern[str] | SubscriptionPattern | None] | None = None
@@ -354,7 +353,9 @@ class AsyncConsumer:
         engine = self._engine
         reading = engine.reading
         with reading.lock:
-            record = reading.fetcher.take_one(self._calm_until_ms - self._clock_ms(), self._buffer_clock_ms)
+            record = reading.fetcher.take_one(
+                self._calm_until_ms - self._clock_ms(), self._clock_ms, is_system=self._runtime is REAL
+            )
         if engine.needs_attention:  # since then: it has stopped the buffer before that was filled
             reading.fetcher.buffer.stop()
         if reading.fetcher.needs_data:

@@ -83,7 +83,7 @@ class FetchCollector:
             turn.move_to_end(next(iter(turn)))
         return records
 
-    def take_one(self, for_ms: int = 0, clock_ms: Callable[[], int] | None = None) -> Record | None:
+    def take_one(self, for_ms: int = 0, clock_ms: Callable[[], int] = int, *, is_system: bool = False) -> Record | None:
         """The same as `take(1)`. For `for_ms`, those that follow can be taken from `buffer`; see `RecordBuffer`."""
         records = self.take(1)
         if not records:
@@ -94,7 +94,7 @@ class FetchCollector:
             chunk.read_ahead()
             opened, taken = chunk.opened
             if 0 < taken < len(opened) and opened[taken - 1] is records[0]:
-                self.buffer.start(opened, taken, for_ms, clock_ms)
+                self.buffer.start(opened, taken, for_ms, clock_ms, is_system)
                 self._buffered = state
         return records[0]
 
