@@ -136,7 +136,7 @@ WORLDS = [
     Mutant(SIM, "a fetch that failed is forgotten", "client/consumer/fetch_driver.py",
            "self.fetcher.fetch_failed(effect, _as_kafka_error(error), self._clock_ms())", "pass", workload="steady"),
     Mutant(SIM, "a closed connection is used again", "client/network/network_client.py",
-           "if known is None or known.is_closed or self._is_closed:", "if known is None or self._is_closed:", workload="steady"),
+           "if known is None or known.error is not None or self._is_closed:", "if known is None or self._is_closed:", workload="steady"),
     Mutant(SIM, "a request out of time leaves its connection open", "client/network/connection.py",
            'self._end(ConnectionLostError(f"{said}, so that the connection was closed"))', "pass", workload="moving-coordinators"),
 ]  # fmt: skip
