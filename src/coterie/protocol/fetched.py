@@ -185,9 +185,6 @@ class FetchedRecords(FetchedBatches):
                     if found:
                         break
                     raise
-            elif self._ends[0][0] == self._taken:  # behind the last record that was taken, and not shown
-                self._pass_first()
-                continue
             part = self._pending[self._taken : self._taken + at_most - len(found)]
             self._taken += len(part)
             self._follow(part)
