@@ -18,7 +18,7 @@ from coterie.client.consumer.fetch_requests import (
     RefreshLeaders,
 )
 from coterie.client.consumer.fetcher import Fetcher
-from coterie.client.consumer.subscription_state import LATEST, PartitionLeader, Reset
+from coterie.client.consumer.subscription_state import EARLIEST, LATEST, PartitionLeader, Reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
@@ -27,7 +27,18 @@ from coterie.protocol.batch import assign
 from coterie.protocol.records import BatchRecord, Record, build_batch
 from coterie.settings.consumer_settings import ConsumerSettings
 
-__all__ = ["EPOCH", "TOPIC_ID", "World", "batch_at", "fetch_settings", "offsets", "partition"]
+__all__ = [
+    "ALONE",
+    "EPOCH",
+    "FROM_START",
+    "TOPIC_ID",
+    "World",
+    "batch_at",
+    "fetch_settings",
+    "offsets",
+    "partition",
+    "reading",
+]
 
 TOPIC_ID = UUID(int=7)
 EPOCH = 3
@@ -229,3 +240,15 @@ class World:
         """A batch has one epoch: those that begin in the middle divide it."""
         cuts = sorted({begin, end, *(at for _, at in self.epochs[number] if begin < at < end)})
         return list(pairwise(cuts))
+
+
+FROM_START = fetch_settings(EARLIEST)
+ALONE = fetch_settings(EARLIEST, has_group=False)
+
+
+def reading(settings: ConsumerSettings = FROM_START, *, end: int = 10, size: int = 3) -> World:
+    """One partition, `t-0`, at its beginning, with nothing fetched yet."""
+    world = World(settings, size=size)
+    world.reader.assign([world.partition(0, end)])
+    world.reader.seek(partition(0), 0)
+    return world

@@ -22,6 +22,7 @@ from coterie.client.consumer.fetch_requests import NoOffsetForPartitionError
 from coterie.client.consumer.fetcher import NotAssignedError
 from coterie.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import ClientClosedError, ConcurrentUseError, CoterieError, RequestTimedOutError
+from coterie.protocol.records import Record
 from coterie.settings.config_def import SettingsError
 
 pytestmark = pytest.mark.real_time
@@ -360,6 +361,49 @@ def test_an_interrupt_in_a_poll_that_waits_loses_nothing(consumer: Consumer, top
         signal.signal(signal.SIGALRM, previous)
     consumer.seek((topic, 0), 4)
     assert values(read(1, consumer)) == ["0:4"]
+
+
+class Interrupting:
+    """A lock that an interrupt comes to, before it is taken or when it is released."""
+
+    def __init__(self, consumer: Consumer, *, is_early: bool) -> None:
+        self.reading = consumer._inner._engine.reading
+        self.lock, self.is_early = self.reading.lock, is_early
+        self.reading.lock = self  # type: ignore[assignment]
+
+    def __enter__(self) -> None:
+        if self.is_early:
+            self.end()
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+        if threading.current_thread() is threading.main_thread():
+            self.end()
+
+    def end(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.reading.lock = self.lock
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+@pytest.mark.parametrize("by_polls", [True, False])
+def test_an_interrupt_while_records_are_taken_loses_none_and_doubles_none(
+    consumer: Consumer, topic: str, *, is_early: bool, by_polls: bool
+) -> None:
+    """Who asks for the next record is done with the one before, whether or not the next one comes."""
+    consumer.assign(on(topic, 1))
+
+    def one() -> list[Record]:
+        return list(consumer.poll(20, max_records=1)) if by_polls else [next(consumer)]
+
+    taken = values(one())
+    Interrupting(consumer, is_early=is_early)
+    with pytest.raises(KeyboardInterrupt):
+        one()
+    taken += values([next(consumer) for _ in range(4)])
+    assert taken == [f"1:{at}" for at in range(5)]
 
 
 # --- wrong calls ------------------------------------------------------------------------------------------------------

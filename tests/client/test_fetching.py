@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from client.fetch_world import TOPIC_ID, World, batch_at, fetch_settings, offsets, partition
+from client.fetch_world import ALONE, FROM_START, TOPIC_ID, World, batch_at, fetch_settings, offsets, partition, reading
 from coterie.client.consumer.fetch_requests import (
     ON_ERROR,
     AskCommitted,
@@ -20,22 +20,10 @@ from coterie.client.consumer.fetch_requests import (
     RefreshLeaders,
 )
 from coterie.client.consumer.fetcher import NotAssignedError
-from coterie.client.consumer.subscription_state import EARLIEST, LATEST, NO_RESET, parse_reset
-from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.client.consumer.subscription_state import LATEST, NO_RESET, parse_reset
+from coterie.client.types import TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, KafkaError
 from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Response
-from coterie.settings.consumer_settings import ConsumerSettings
-
-FROM_START = fetch_settings(EARLIEST)
-ALONE = fetch_settings(EARLIEST, has_group=False)
-
-
-def reading(settings: ConsumerSettings = FROM_START, *, end: int = 10, size: int = 3) -> World:
-    """One partition, `t-0`, at its beginning, with nothing fetched yet."""
-    world = World(settings, size=size)
-    world.reader.assign([world.partition(0, end)])
-    world.reader.seek(partition(0), 0)
-    return world
 
 
 def only(effects: list[object]) -> object:
@@ -200,34 +188,6 @@ def test_an_answer_that_is_not_wanted_any_more_is_dropped(what: str) -> None:
     assert not world.reader.has_something
 
 
-def test_what_a_paused_partition_has_waits_and_nothing_more_is_fetched() -> None:
-    world = reading()
-    world.run(1)
-    world.reader.pause(partition(0))
-    assert world.reader.take(10) == [] and world.reader.paused == [partition(0)]
-    assert world.effect() == []
-    world.reader.resume(partition(0))
-    assert offsets(world.reader.take(2)) == [(0, 0), (0, 1)]
-
-
-def test_what_is_about_to_be_given_up_is_held_until_the_assignment_is_known() -> None:
-    """M3: what is committed before a join must not be overtaken by records that are handed out."""
-    world = reading()
-    world.run(1)
-    world.reader.take(1)
-    world.reader.hold([partition(0), partition(9)])
-    assert world.reader.take(10) == []
-    world.reader.assign([partition(0)])
-    assert offsets(world.reader.take(1)) == [(0, 1)]
-
-
-def test_polls_serve_partitions_in_turn() -> None:
-    world = World(ALONE)
-    world.reader.assign([world.partition(0, 100), world.partition(1, 100)])
-    world.run()
-    assert [one.partition for _ in range(4) for one in world.reader.take(2)[:1]] == [0, 1, 0, 1]
-
-
 def test_a_nearer_replica_is_read_for_a_while() -> None:
     """KIP-392: the leader names it, and an error there leads back to the leader."""
     world = reading(replace(ALONE, client_rack="b", metadata_max_age_ms=1_000))
@@ -247,28 +207,6 @@ def test_a_nearer_replica_is_read_for_a_while() -> None:
 
 
 # --- how far ----------------------------------------------------------------------------------------------------------
-
-
-def test_what_a_poll_handed_over_is_processed_when_the_next_one_begins() -> None:
-    world = reading()
-    world.run()
-    world.reader.take(4)
-    assert world.reader.positions() == {partition(0): OffsetAndMetadata(4, leader_epoch=3)}
-    assert world.reader.processed() == {partition(0): OffsetAndMetadata(0)}
-    world.reader.take(1)
-    assert world.reader.processed() == {partition(0): OffsetAndMetadata(4, leader_epoch=3)}
-    world.reader.begin_poll()
-    assert world.reader.processed() == world.reader.positions() == {partition(0): OffsetAndMetadata(5, leader_epoch=3)}
-
-
-def test_what_did_not_reach_the_caller_comes_again() -> None:
-    world = reading()
-    world.run()
-    world.reader.take(4)
-    world.reader.take(2)
-    world.reader.rewind()
-    world.run()
-    assert offsets(world.reader.take(3)) == [(0, 4), (0, 5), (0, 6)]
 
 
 def test_lag_is_what_the_log_has_beyond_the_position() -> None:
@@ -358,40 +296,6 @@ def test_records_that_the_broker_found_corrupt_are_asked_for_again_and_keep_nobo
     world.error = lambda _partition, _offset: ErrorCode.NONE
     poll_four_times()
     assert (0, 0) in read
-
-
-def test_corrupt_records_are_named_with_what_to_do_and_what_is_before_them_is_handed_over() -> None:
-    world = reading()
-    fetch = world.effect()[0]
-    assert isinstance(fetch, Fetch)
-    broken = bytearray(batch_at(0, 3) + batch_at(3, 3))
-    broken[-1] ^= 1
-    answer = FetchedPartition(partition=0, high_watermark=10, records=bytes(broken))
-    world.reader.fetched(fetch, Response(responses=[FetchedTopic(topic_id=TOPIC_ID, partitions=[answer])]), 0)
-    assert offsets(world.reader.take(10)) == [(0, 0), (0, 1), (0, 2)]
-    for _ in range(2):
-        with pytest.raises(CorruptRecordError, match=r"records of t-0 from offset 3 on .*checksum.*seek") as caught:
-            world.reader.take(10)
-        assert caught.value.partition == partition(0) and caught.value.offset == 3 and not caught.value.retriable
-    world.reader.seek(partition(0), 6)
-    world.under_way.clear()
-    world.run()
-    assert offsets(world.reader.take(1)) == [(0, 6)]
-
-
-@pytest.mark.parametrize("records", [b"x", b"x" * 200, bytes(200), batch_at(0, 2), batch_at(5, 3)[:-1]])
-def test_an_answer_that_leads_nowhere_is_an_error_and_no_endless_loop(records: bytes) -> None:
-    """Nonsense, a cut batch alone, or batches from before the offset that was asked for."""
-    world = reading()
-    world.reader.seek(partition(0), 5)
-    fetch = world.effect()[0]
-    assert isinstance(fetch, Fetch)
-    answer = FetchedPartition(partition=0, high_watermark=10, records=records)
-    world.reader.fetched(fetch, Response(responses=[FetchedTopic(topic_id=TOPIC_ID, partitions=[answer])]), 0)
-    assert world.effect() == []
-    with pytest.raises(CorruptRecordError, match="t-0 from offset 5"):
-        world.reader.take(10)
-    assert world.effect() == []
 
 
 def test_a_lost_connection_backs_off_and_asks_who_leads() -> None:

@@ -87,7 +87,7 @@ class LifeOfAReader(RuleBasedStateMachine):
     def iterate(self, count: int) -> None:
         reader = self.world.reader
         before = {one.partition: found.offset for one, found in reader.processed().items()}
-        records = [one for one in [reader.take_one(lambda: 0, 1)] if one is not None]
+        records = [one for one in [reader.take_one(1, lambda: 0)] if one is not None]
         while records and len(records) < count and (more := reader.buffer.take()) is not None:
             records.append(more)
         for one in records:

@@ -23,7 +23,7 @@ from coterie.client.admin import NewTopic
 from coterie.client.producer.delivery import RecordMetadata
 from coterie.client.producer.producer import AsyncProducer, Producer
 from coterie.client.producer.record_appender import RECORD_OVERHEAD, partition_for_key
-from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.errors import CoterieError, ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, records
 
@@ -104,6 +104,15 @@ def test_other_types_are_refused_with_a_clear_word(broker: coterie.Broker, send:
     with producer(broker) as ours, pytest.raises(TypeError) as caught:
         ours.send(**{"topic": "refused", **send})
     assert problem in str(caught.value)
+
+
+def test_half_a_character_is_refused_wherever_its_record_would_go(broker: coterie.Broker, topic: str) -> None:
+    """Also behind a record without a key, where values are appended quickly."""
+    with producer(broker, linger_ms=50) as ours:
+        for value in ("first", "second"):
+            ours.send(topic, value)
+            with pytest.raises(IllegalArgumentError, match=r"the value of a record is .* half of a character"):
+                ours.send(topic, "\ud800")
 
 
 def test_a_topic_with_too_long_a_name_is_refused_at_once(broker: coterie.Broker) -> None:

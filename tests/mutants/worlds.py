@@ -85,7 +85,7 @@ WORLDS = [
     # cannot tell the two apart, but a driver that commits at any other moment could.
     Mutant(SIM, "what is handed over counts as processed", "client/consumer/fetcher.py",
            "        return {one: state.done for one, state in self._states.items() if state.done is not None}", "        return self.positions()",
-           tests=("tests/client/test_fetching.py", "tests/client/test_fetching_properties.py")),
+           tests=("tests/client/test_fetch_collector.py", "tests/client/test_fetching_properties.py")),
     Mutant(SIM, "what was handed over before an error counts as processed", "client/consumer/fetcher.py",
            "handed, self._handed = self._handed, {}", "handed: dict[Place, None] = {}", workload="autoscaler"),
     Mutant(SIM, "an answer to an older fetch is taken", "client/consumer/subscription_state.py",
@@ -136,7 +136,7 @@ WORLDS = [
     Mutant(SIM, "a fetch that failed is forgotten", "client/consumer/fetch_driver.py",
            "self.fetcher.fetch_failed(effect, _as_kafka_error(error), self._clock_ms())", "pass", workload="steady"),
     Mutant(SIM, "a closed connection is used again", "client/network/network_client.py",
-           "if known is None or known.is_closed or self._is_closed:", "if known is None or self._is_closed:", workload="steady"),
+           "if known is None or known.error is not None or self._is_closed:", "if known is None or self._is_closed:", workload="steady"),
     Mutant(SIM, "a request out of time leaves its connection open", "client/network/connection.py",
            'self._end(ConnectionLostError(f"{said}, so that the connection was closed"))', "pass", workload="moving-coordinators"),
 ]  # fmt: skip

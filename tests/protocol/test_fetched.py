@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.protocol.batch import Compression, TimestampType, assign, stamp_time
+from coterie.protocol.batch import Compression, TimestampType, assign, parse_header, stamp_time
 from coterie.protocol.fetched import NO_PROGRESS, FetchedRecords, end_of
-from coterie.protocol.records import BatchRecord, EndMarker, Record, build_batch
+from coterie.protocol.records import BatchRecord, EndMarker, OpenBatch, Record, build_batch, emptied
 from logs import build_marker
 
 
@@ -62,6 +62,66 @@ def test_taken_in_any_portions_all_come_once_and_the_position_follows(
         assert found.next_offset > all_taken[-1]
     assert all_taken == [each for each in (0, 1, 2, 5, 6, 7, 8, 9, 10, 12, 13) if first <= each < until]
     assert found.next_offset == max(first, min(until, 14))
+
+
+KINDS = ("records", "compacted", "emptied", "aborted", "marker", "broken")
+
+
+def of_kind(kind: str, offset: int, count: int) -> bytearray:
+    """A batch with as many offsets as `count`, whatever is shown of it."""
+    if kind == "marker":
+        return marker_at(offset, 1, committed=False)
+    batch = batch_at(offset, count, producer_id=1 if kind == "aborted" else -1)
+    if kind == "emptied":
+        batch = emptied(parse_header(batch))
+    elif kind == "compacted":
+        batch = OpenBatch(batch, parse_header(batch)).keep([at % 2 == 0 for at in range(count)])
+    elif kind == "broken":
+        batch[-1] ^= 1
+    return batch
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS[:5] * 3 + KINDS), st.integers(1, 4)), min_size=1, max_size=8),
+    st.lists(st.tuples(st.booleans(), st.integers(1, 9)), min_size=1, max_size=20),
+    st.integers(0, 5),
+    st.integers(0, 2000),
+)
+def test_batches_that_are_opened_ahead_change_nothing_but_when_they_are_opened(
+    kinds: list[tuple[str, int]], portions: list[tuple[bool, int]], first: int, most: int
+) -> None:
+    """Records, position, leader epoch, bytes that wait, errors: all as they are without it, at any time."""
+    data, end, offset = [], first, 0
+    for at, (kind, count) in enumerate(kinds):
+        batch = of_kind(kind, offset, count)
+        assign(batch, 0, offset, 7 + at)
+        data.append(batch)
+        offset += 1 if kind == "marker" else count
+    ahead, plain = (fetched(*data, at=first, aborted=[(0, 1)]) for _ in range(2))
+    for opens, portion in portions:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("coterie.protocol.fetched.READ_AHEAD_RECORDS", most % 20)
+            patch.setattr("coterie.protocol.fetched.READ_AHEAD_BYTES", most)
+            if opens:
+                ahead.read_ahead()
+                assert (ahead.next_offset, ahead.last_epoch, ahead.size) == (end, plain.last_epoch, plain.size)
+        results: list[object] = []
+        for one in (ahead, plain):
+            try:
+                results.append(one.take(portion))
+            except MalformedError as error:
+                results.append(str(error))
+        assert results[0] == results[1]
+        assert ahead.next_offset == plain.next_offset >= end, "it never goes back"
+        assert (ahead.last_epoch, ahead.size) == (plain.last_epoch, plain.size)
+        end = plain.next_offset
+
+
+def test_what_was_passed_is_not_shown_again_by_a_batch_that_overlaps() -> None:
+    found = fetched(batch_at(0, 4), batch_at(2, 4))
+    found.take(1)
+    found.read_ahead()
+    assert offsets(found.take(9)) == [1, 2, 3, 4, 5]
 
 
 def test_a_batch_cut_short_is_left_for_the_next_fetch() -> None:

@@ -356,7 +356,7 @@ def test_a_buffer_counts_what_was_taken_until_it_is_stopped_or_its_time_is_over(
     buffer, now_ms = twin.RecordBuffer(), [0]
     all_records = [Record("t", 0, offset) for offset in range(5)]
     assert buffer.take() is None
-    buffer.start(all_records, 1, lambda: now_ms[0], 10)
+    buffer.start(all_records, 1, 10, lambda: now_ms[0])
     assert [buffer.take().offset, buffer.take().offset] == [1, 2]
     now_ms[0] = 10
     assert buffer.take() is None
@@ -365,7 +365,7 @@ def test_a_buffer_counts_what_was_taken_until_it_is_stopped_or_its_time_is_over(
     buffer.stop()
     buffer.stop()
     assert (buffer.take(), buffer.count) == (None, 3)
-    buffer.start(all_records, 4, lambda: 0, 10)
+    buffer.start(all_records, 4, 10, lambda: 0)
     assert (buffer.take().offset, buffer.take()) == (4, None)
     buffer.stop()
     assert buffer.count == 1
@@ -381,7 +381,7 @@ def test_iterators_ask_where_the_buffer_has_nothing_and_go_on_after_an_error(twi
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        buffer.start([Record("t", 0, 7)], 0, lambda: 0, 1)
+        buffer.start([Record("t", 0, 7)], 0, 1, lambda: 0)
         return answer
 
     async def otherwise_soon() -> Any:
@@ -406,6 +406,10 @@ def test_iterators_ask_where_the_buffer_has_nothing_and_go_on_after_an_error(twi
     assert (third, buffered.offset) == ("third", 7)
 
 
+HALF = "\ud800"
+"""Half of a character, which cannot be sent."""
+
+
 @pytest.mark.skipif(not IS_COMPILED, reason="in Python it is never open")
 def test_a_quick_append_writes_what_the_writer_does_and_stops_where_it_must() -> None:
     quick, writer = fast.QuickAppend(fast.SentRecord, None, 12), fast.RecordWriter(200)
@@ -416,7 +420,14 @@ def test_a_quick_append_writes_what_the_writer_does_and_stops_where_it_must() ->
     assert quick.append("t", "zwei \N{GREEK SMALL LETTER BETA}")._index == 1
     assert quick.append("t", None)._index == 2
     taken = quick.weight
-    for topic, value in (("u", b""), (b"t", b""), ("t", bytearray(b"")), ("t", 3), ("t", b"x" * (100 - taken - 12))):
+    for topic, value in (
+        ("u", b""),
+        (b"t", b""),
+        ("t", bytearray(b"")),
+        ("t", 3),
+        ("t", b"x" * (100 - taken - 12)),
+        ("t", HALF),
+    ):
         assert quick.append(topic, value) is None
     assert (writer.count, quick.weight) == (3, taken)
     same = fast.RecordWriter(200)

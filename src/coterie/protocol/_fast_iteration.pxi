@@ -1,6 +1,13 @@
 # Records handed out one by one, to an iteration: a part of _fast_records.pyx.
 
 
+from time import monotonic_ns
+
+
+cdef inline int64_t now_of(clock_ms) except? -1:
+    return <int64_t>monotonic_ns() // 1000000 if clock_ms is None else <int64_t>clock_ms()
+
+
 @cython.final
 cdef class RecordBuffer:
     cdef list records
@@ -12,8 +19,11 @@ cdef class RecordBuffer:
         self.records = []
         self.first = self.at = self.end = 0
 
-    def start(self, list records, Py_ssize_t first, clock_ms, int64_t until_ms):
-        self.records, self.clock_ms, self.until_ms = records, clock_ms, until_ms
+    def start(self, list records, Py_ssize_t first, int64_t for_ms, clock_ms, bint is_system=False):
+        if is_system:
+            clock_ms = None
+        self.until_ms = now_of(clock_ms) + for_ms
+        self.records, self.clock_ms = records, clock_ms
         self.first = self.at = first
         self.end = len(records)
 
@@ -26,7 +36,7 @@ cdef class RecordBuffer:
 
     cpdef object take(self):
         cdef object record
-        if self.at >= self.end or <int64_t>self.clock_ms() >= self.until_ms:
+        if self.at >= self.end or now_of(self.clock_ms) >= self.until_ms:
             return None
         if self.at >= self.end:  # the clock may be Python's, and another thread may have had its turn meanwhile
             return None

@@ -43,7 +43,10 @@ cdef class QuickAppend:
         if topic is not self.topic and topic != self.topic:
             return None
         if type(value) is str:
-            value = (<str>value).encode()
+            try:
+                value = (<str>value).encode()
+            except UnicodeEncodeError:  # the caller says what is wrong
+                return None
         elif type(value) is not bytes and value is not None:
             return None
         take_span(None, &key_span)

@@ -22,11 +22,19 @@ class RecordBuffer:
         self._clock_ms: Callable[[], int] = int
         self._until_ms = 0
 
-    def start(self, records: Sequence[Record], first: int, clock_ms: Callable[[], int], until_ms: int) -> None:
-        """Let the records from index `first` on be taken, until the clock says `until_ms`."""
+    def start(
+        self,
+        records: Sequence[Record],
+        first: int,
+        for_ms: int,
+        clock_ms: Callable[[], int],
+        is_system: bool = False,  # noqa: ARG002  the twin asks the system then, which is quicker
+    ) -> None:
+        """Let the records from index `first` on be taken for so long. `is_system`: the clock is the system's."""
         left = records[first:]
         self._size, self._not_taken = len(left), []
-        self._clock_ms, self._until_ms = clock_ms, until_ms
+        self._clock_ms = clock_ms
+        self._until_ms = clock_ms() + for_ms
         self._left = iter(left)
 
     @property

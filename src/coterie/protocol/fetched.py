@@ -10,7 +10,9 @@ first offset of its aborted transaction to the marker that ends it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
 from struct import Struct
 
 from coterie.errors import MalformedError
@@ -136,17 +138,33 @@ class FetchedBatches:
         return True
 
 
-class FetchedRecords(FetchedBatches):
-    """The same as records, as many at a time as are wanted."""
+READ_AHEAD_RECORDS = 500
+"""The most records that are kept open, but for the last batch."""
+READ_AHEAD_BYTES = 256 * 1024
+"""The bytes of batches, decompressed, that are opened at once."""
 
-    _header: BatchHeader
-    _pending: Sequence[Record] = ()
+
+class FetchedRecords(FetchedBatches):
+    """The same as records, as many at a time as are wanted.
+
+    Batches may be opened before their records are taken. The position follows what is taken.
+    """
+
+    _pending: list[Record] = []  # noqa: RUF012  it and `_ends` are never changed: the first batch brings others
+    """The records of the batches that are open."""
     _taken = 0
+    _ends: deque[tuple[int, BatchHeader]] = deque()  # noqa: RUF012
+    """The batches that the position has not passed, with the index in `_pending` behind each."""
 
     @property
-    def opened(self) -> tuple[Sequence[Record], int]:
-        """The records of the batch that is open, and how many of them were taken."""
+    def opened(self) -> tuple[list[Record], int]:
+        """The records of the batches that are open, and how many of them were taken."""
         return self._pending, self._taken
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batches that are not wholly taken."""
+        return len(self._data) - self._at + sum(header.size for _, header in self._ends)
 
     def take(self, at_most: int) -> list[Record]:
         """The next records in order; fewer than `at_most` only before the end or before a batch that cannot be read.
@@ -156,28 +174,65 @@ class FetchedRecords(FetchedBatches):
         """
         found: list[Record] = []
         while len(found) < at_most:
-            if self._taken == len(self._pending) and not self._open_next(found):
-                break
-            part = list(self._pending[self._taken : self._taken + at_most - len(found)])
-            self._taken += len(part)
             if self._taken == len(self._pending):
-                self.passed(self._header)
-            else:
-                self.next_offset = part[-1].offset + 1
-            found = found + part if found else part
+                while self._ends:
+                    self._pass_first()
+                self._pending, self._taken, self._ends = [], 0, deque()
+                try:
+                    if self._open_next() is None:
+                        break
+                except MalformedError:
+                    if found:
+                        break
+                    raise
+            part = self._pending[self._taken : self._taken + at_most - len(found)]
+            self._taken += len(part)
+            self._follow(part)
+            found += part
         return found
 
-    def _open_next(self, found: list[Record]) -> bool:
-        try:
-            batch = self.next_batch()
-            if batch is None:
-                return False
-            header, plain = batch
-            self._pending = read_records(plain, header, self.topic, self.partition, self.next_offset, self.until_offset)
-        except MalformedError:
-            if found:
-                return False
-            raise
-        self._header, self._taken = header, 0
+    def read_ahead(self) -> None:
+        """Open more batches behind one that is open, so that many records can be taken at once."""
+        size = 0
+        with suppress(MalformedError):  # it is raised when it is reached
+            while 0 < len(self._pending) < READ_AHEAD_RECORDS and size < READ_AHEAD_BYTES:
+                opened = self._open_next()
+                if opened is None:
+                    break
+                size += opened
+
+    def passed(self, header: BatchHeader) -> None:
+        """A batch that is not shown; the position passes it when more is taken than what is open before it."""
+        if not self._pending:
+            super().passed(header)
+        else:
+            self._at += header.size
+            self._ends.append((len(self._pending), header))
+
+    def _open_next(self) -> int | None:
+        """Open the next batch with records to show, behind those that are open. Return its size, None without one."""
+        batch = self.next_batch()
+        if batch is None:
+            return None
+        header, plain = batch
+        first = self._ends[-1][1].next_offset if self._ends else self.next_offset
+        found = read_records(plain, header, self.topic, self.partition, first, self.until_offset)
+        self._pending += found
+        self._at += header.size
+        self._ends.append((len(self._pending), header))
+        return len(plain)
+
+    def _follow(self, part: list[Record]) -> None:
+        """Move the position behind these records, and behind the batch that the last of them ends."""
+        ends, taken = self._ends, self._taken
+        if part:
+            self.next_offset, self.last_epoch = part[-1].offset + 1, part[-1].leader_epoch
+        while ends[0][0] < taken:
+            ends.popleft()
+        if ends[0][0] == taken:
+            self._pass_first()
+
+    def _pass_first(self) -> None:
+        _, header = self._ends.popleft()
         self.last_epoch = header.leader_epoch
-        return True
+        self.next_offset = max(self.next_offset, min(header.next_offset, self.until_offset))

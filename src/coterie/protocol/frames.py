@@ -257,7 +257,12 @@ class FrameReader:
 
     def filled(self, count: int) -> list[bytes | bytearray]:
         """Return the frames that `count` new bytes complete, in order, without their sizes."""
-        return self._cut(len(self._rest) + count) if self._large is None else self._filled_large(self._large, count)
+        if self._large is not None:
+            return self._filled_large(self._large, count)
+        shared = self._shared
+        if not self._rest and count - 4 == int.from_bytes(shared[:4], "big") <= self._max_size:
+            return [bytes(shared[4:count])]  # one whole frame, as most are
+        return self._cut(len(self._rest) + count)
 
     def _filled_large(self, large: bytearray, count: int) -> list[bytes | bytearray]:
         self._at += count
@@ -273,9 +278,6 @@ class FrameReader:
 
     def _cut(self, end: int) -> list[bytes | bytearray]:
         view = memoryview(self._shared)
-        if end - 4 == int.from_bytes(view[:4], "big") <= self._max_size:  # one whole frame, as most are
-            self._rest = b""
-            return [bytes(view[4:end])]
         frames: list[bytes | bytearray] = []
         at = 0
         while end - at >= 4:

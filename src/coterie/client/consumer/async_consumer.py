@@ -349,11 +349,13 @@ class AsyncConsumer:
             return Records(reading.fetcher.take(limit))
 
     def _take_one(self) -> Record | None:
-        """Return the next record, and let the iteration take the rest of its batch while the consumer is calm."""
+        """Return the next record, and let the iteration take those that follow while the consumer is calm."""
         engine = self._engine
         reading = engine.reading
         with reading.lock:
-            record = reading.fetcher.take_one(self._clock_ms, self._calm_until_ms)
+            record = reading.fetcher.take_one(
+                self._calm_until_ms - self._clock_ms(), self._clock_ms, is_system=self._runtime is REAL
+            )
         if engine.needs_attention:  # since then: it has stopped the buffer before that was filled
             reading.fetcher.buffer.stop()
         if reading.fetcher.needs_data:

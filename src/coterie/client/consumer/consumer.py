@@ -222,21 +222,26 @@ class Consumer:
     def _take(self, limit: int) -> Records:
         """An interrupt (Ctrl-C) between the taking and the handing over must not lose what was taken."""
         reading = self._inner._engine.reading
+        turns = reading.fetcher.turns
         try:
             with reading.lock:
                 records = Records(reading.fetcher.take(limit))
             if reading.fetcher.needs_data:
                 reading.ask_more_soon()
         except KeyboardInterrupt:
-            self._take_back()
+            self._take_back(turns)
             raise
         return records
 
-    def _take_back(self) -> None:
-        """Take back the records of the last poll, which did not reach its caller."""
+    def _take_back(self, turns: int = -1) -> None:
+        """Take back the records of the last poll, which did not reach its caller.
+
+        An interrupted poll gives `turns`, the fetcher's when it began. If they are the same, it has taken nothing.
+        """
         reading = self._inner._engine.reading
         with reading.lock:
-            reading.fetcher.rewind()
+            if reading.fetcher.turns != turns:
+                reading.fetcher.rewind()
 
     def __iter__(self) -> Iterator[Record]:
         return RecordIterator(self._inner._fetcher.buffer, self.__next__)
@@ -244,11 +249,12 @@ class Consumer:
     def __next__(self) -> Record:
         """Return the next record. The one before counts as processed then."""
         while True:
+            turns = self._inner._fetcher.turns
             try:
                 with self._alone:
                     record = self._inner._take_one() if self._inner._is_calm else None
             except KeyboardInterrupt:
-                self._take_back()
+                self._take_back(turns)
                 raise
             if record is not None:
                 return record

@@ -24,6 +24,8 @@ from coterie.client.consumer.rebalance_listener import RebalanceCallbacks
 from coterie.client.consumer.topic_watch import TopicWatch
 from coterie.client.event_log import EventLog
 from coterie.client.member import ConsumerMembership, MemberSettings, Membership, effects, events, facts
+from coterie.client.member.member import DUE, HEARTBEAT
+from coterie.client.member.quick_heartbeat import quick_answer, quick_due
 from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, of_partition, snapshot
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import REAL, BackgroundTasks, Runtime, shared_ticks, within
@@ -112,7 +114,7 @@ _APIS: dict[type, ModuleType] = {
     OffsetFetch: offset_fetch,
     ConsumerGroupHeartbeat: consumer_group_heartbeat,
 }
-_HEARTBEAT_AT_MOST = heartbeat.API.last_by_name
+_LAST_HEARTBEAT = heartbeat.API.last_by_name
 _AT_LEAST = {consumer_group_heartbeat: 1}
 """Version 0 was an early access: the member's id came from the broker, and there were no patterns."""
 
@@ -121,6 +123,7 @@ class WakeupError(CoterieError):
     """`wakeup` was called: the poll it interrupted has returned nothing, and nothing is lost."""
 
 
+_HEARTBEATS = (Heartbeat, ConsumerGroupHeartbeat)
 _PARKED = (JoinGroup, SyncGroup)
 """Requests that wait at the coordinator for other members."""
 _REBALANCE_BEGAN = (facts.RebalanceBegan, facts.ReconciliationBegan)
@@ -201,7 +204,7 @@ class Engine:
             effects.SendRequest: self._start_sending,
             effects.FindCoordinator: lambda effect: self.tasks.start(self._find_coordinator(effect)),
             effects.Disconnect: self._disconnect,
-            effects.StartTimer: lambda effect: self.tasks.arm(effect.key, effect.at_ms, self.handle, effect.then),
+            effects.StartTimer: self._start_timer,
             effects.StopTimer: lambda effect: self.tasks.disarm(effect.key),
             effects.CallListener: self._call_listener,
             effects.HoldPartitions: self._hold,
@@ -243,8 +246,7 @@ class Engine:
                     self._perform[type(effect)](effect)
         finally:
             self._is_handling = False
-        self.reading.ask_more()
-        self.news()
+        self._handled()
 
     def subscribe(self, names: Collection[str], pattern: Pattern[str] | SubscriptionPattern | None) -> None:
         """Subscribe the member, and give it an id if it has to bring its own (KIP-848)."""
@@ -259,6 +261,30 @@ class Engine:
             then.reply, then.error = reply, error
             self.handle(then)
 
+    def _start_timer(self, effect: effects.StartTimer) -> None:
+        if effect.then is DUE:
+            self.tasks.arm(effect.key, effect.at_ms, self._heartbeat_is_due)
+        else:
+            self.tasks.arm(effect.key, effect.at_ms, self.handle, effect.then)
+
+    def _heartbeat_is_due(self) -> None:
+        member = self.member
+        if not self._is_handling and isinstance(member, Membership):
+            request = quick_due(member, self.clock_ms())
+            if request is not None:
+                self._start_sending(request)
+                self.tasks.arm(HEARTBEAT, member.heartbeat_at_ms, self._heartbeat_is_due)
+                self._handled()
+                return
+        self.handle(DUE)
+
+    def _handled(self) -> None:
+        """Something has happened: there may be more to ask for, or others who wait for it."""
+        if self.reading.fetcher.needs_data:
+            self.reading.ask_more()
+        if self._waiters:
+            self.news()
+
     def _start_sending(self, effect: effects.SendRequest) -> None:
         if type(effect.request) is not Heartbeat or not self._beat(effect):
             self.tasks.start(self._send(effect))
@@ -272,10 +298,19 @@ class Engine:
                 return
             if error is not None:
                 self._not_answered(effect, error)
+                return
+            now_ms = self.clock_ms()
+            self.measured.responses.record(now_ms - began_ms, now_ms)
+            self._note_answer(effect.request, reply, began_ms, now_ms)
+            member = self.member
+            if (
+                not self._is_handling
+                and isinstance(member, Membership)
+                and quick_answer(member, effect.then, reply, now_ms)
+            ):
+                self._handled()
             else:
-                now_ms = self.clock_ms()
-                self.measured.responses.record(now_ms - began_ms, now_ms)
-                self._answered(effect, reply, began_ms)
+                self._answer(effect.then, reply)
 
         try:
             is_sent = self.cluster.ask(
@@ -285,22 +320,22 @@ class Engine:
                 answered,
                 timeout_ms=effect.timeout_ms,
                 lane=effect.lane,
-                at_most=_HEARTBEAT_AT_MOST,
+                at_most=_LAST_HEARTBEAT,
             )
         except CoterieError:
             return False  # the connection is being lost: open another
         if is_sent:
             self.measured.requests.record(1, began_ms)
-            self._asks_coordinator()
+            self._asks_coordinator(began_ms)
         return is_sent
 
     async def _send(self, effect: effects.SendRequest) -> None:
         request: Any = effect.request
         is_fetch = isinstance(request, OffsetFetch)
         api = _APIS[type(request)]
-        if not isinstance(request, _PARKED):
-            self._asks_coordinator()
         began_ms = self.clock_ms()
+        if not isinstance(request, _PARKED):
+            self._asks_coordinator(began_ms)
         try:
             reply = await self.cluster.send_within(
                 effect.to.id,
@@ -327,16 +362,18 @@ class Engine:
         self._answer(effect.then, error=error)
 
     def _answered(self, effect: effects.SendRequest, reply: Any, began_ms: int) -> None:
-        now_ms = self.clock_ms()
+        self._note_answer(effect.request, reply, began_ms, self.clock_ms())
+        self._answer(effect.then, reply)
+
+    def _note_answer(self, request: Any, reply: Any, began_ms: int, now_ms: int) -> None:
         after_ms = self._reach.answered(now_ms)
         if after_ms is not None:
             self.log.write(facts.CoordinatorReached(now_ms, self.settings.group_id or "", after_ms))
-        self._measure(effect.request, reply, began_ms, now_ms)
-        self._answer(effect.then, reply)
+        self._measure(request, reply, began_ms, now_ms)
 
     def _measure(self, request: Any, reply: Any, began_ms: int, now_ms: int) -> None:
         measured, took_ms = self.measured, now_ms - began_ms
-        if isinstance(request, Heartbeat | ConsumerGroupHeartbeat):
+        if isinstance(request, _HEARTBEATS):
             measured.heartbeats.record(took_ms, now_ms)
             measured.last_heartbeat_ms = began_ms
         elif isinstance(request, OffsetCommit):
@@ -373,7 +410,7 @@ class Engine:
 
     async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
         assert self.settings.group_id is not None
-        self._asks_coordinator()
+        self._asks_coordinator(self.clock_ms())
         asked = self.cluster.find_coordinator(self.settings.group_id)
         try:
             found = await within(self.settings.request_timeout_ms, asked)
@@ -384,14 +421,15 @@ class Engine:
             self._reach.found()
             self._answer(effect.then, found)
 
-    def _asks_coordinator(self) -> None:
-        self._reach.asked(self.clock_ms())
-        self._watch_reach()
+    def _asks_coordinator(self, now_ms: int) -> None:
+        self._reach.asked(now_ms)
+        if not self._reach_is_watched:
+            self._watch_reach()
 
     def _watch_reach(self) -> None:
         """Arm one timer, which checks again when it fires: requests are more frequent than the timer."""
-        due_ms = self._reach.due_ms
-        if due_ms is not None and not self._reach_is_watched:
+        due_ms = None if self._reach_is_watched else self._reach.due_ms
+        if due_ms is not None:
             self._reach_is_watched = True
             self.tasks.arm("reach", due_ms, self._look_at_reach)
 

@@ -66,6 +66,8 @@ class FetchDriver:
         self._committed = committed
         self._on_news = on_news
         self._clock_ms = cluster.clock_ms
+        self._is_called = False
+        """True from `ask_more_soon` until the event loop has come to it."""
         self._trouble: Exception | None = None
         """The last error, for the message of a timeout."""
         self._granting: Mapping[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
@@ -90,9 +92,16 @@ class FetchDriver:
             self._tasks.arm("look", due_ms, self._look)
 
     def ask_more_soon(self) -> None:
-        """Can be called from any thread."""
+        """Let the event loop `ask_more`, once for all calls until it does. Can be called from any thread."""
+        if self._is_called:
+            return
+        self._is_called = True
         with suppress(RuntimeError):  # the loop is gone, and so is everything else
-            self._tasks.loop.call_soon_threadsafe(self.ask_more)
+            self._tasks.loop.call_soon_threadsafe(self._called)
+
+    def _called(self) -> None:
+        self._is_called = False  # first, so that what changes from here on calls again
+        self.ask_more()
 
     def _look(self) -> None:
         self.fetcher.needs_data = True

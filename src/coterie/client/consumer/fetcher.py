@@ -1,14 +1,13 @@
 """The positions of a consumer, and the requests to send next. No I/O; the time comes in.
 
-A driver calls `effects` for the requests to send, and brings the answers back; `take` returns the fetched records. The
-other methods change what is read: assign, seek, pause. The rules:
+A driver calls `effects` for the requests to send, and brings the answers back. `fetch_collector.py` hands the fetched
+records out. The other methods change what is read: assign, seek, pause. The rules:
 
 - A position comes from the group's commits first, then from `auto.offset.reset` (rule M6).
 - One fetch at a time is in flight to a node. It names all partitions that are read there, so that an idle partition
   cannot delay the others, and it is sent while records of the last fetch still wait to be taken (prefetch).
 - A response counts only for a partition whose assignment and position are still the same. Fetches are full ones,
   without sessions (KIP-227), so a response does not depend on earlier ones.
-- The records of a poll count as processed when the next poll begins: `done` is what auto-commit may commit.
 - A position that has a leader epoch is validated (KIP-320) when it comes from a commit or a seek, and whenever the
   leader or its epoch changes: OffsetForLeaderEpoch shows whether the log was truncated before it. Prefetched records
   are dropped, because the new leader may not have them. As in Java, a fetch has the epoch of the leader and not that
@@ -18,9 +17,9 @@ other methods change what is read: assign, seek, pause. The rules:
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
+from coterie.client.consumer.fetch_collector import FetchCollector
 from coterie.client.consumer.fetch_requests import (
     ON_ERROR,
     AskCommitted,
@@ -52,11 +51,9 @@ from coterie.client.consumer.subscription_state import (
     parse_reset,
 )
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
+from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
-from coterie.protocol.fetched import NO_PROGRESS
-from coterie.protocol.records import Record, RecordBuffer
 from coterie.settings.consumer_settings import ConsumerSettings
 
 MOST_STALE_EPOCHS = 10
@@ -69,31 +66,20 @@ class NotAssignedError(CoterieError, LookupError):
     """The consumer was asked about a partition it does not read."""
 
 
-class Fetcher:
+class Fetcher(FetchCollector):
     def __init__(self, settings: ConsumerSettings) -> None:
+        super().__init__()
         self._settings = settings
         self._auto_offset_reset = parse_reset(settings.auto_offset_reset)
         self._reads_committed = settings.reads_committed
         self._states: dict[TopicPartition, TopicPartitionState] = {}
-        self._turn: OrderedDict[TopicPartitionState, None] = OrderedDict()
-        """The partitions with fetched records, in the order in which polls return them."""
-        self._handed: dict[TopicPartitionState, None] = {}
-        """The partitions of the last poll, whose records may not be processed yet."""
-        self.buffer = RecordBuffer()
-        """The rest of an opened batch, which an iteration takes without asking; `settle` counts what it took."""
-        self._buffered: TopicPartitionState | None = None
-        """The partition of the buffer."""
         self._fetching: dict[int, Fetch] = {}
         self._stale: set[str] = set()
         self._is_refreshing = False
         self._refresh_not_before_ms = 0
         self._truncations: list[LogTruncated] = []
-        self.needs_data = True
-        """True if `effects` may return something new. Every change sets it."""
         self.due_ms: int | None = None
         """The time at which to call `effects` again if nothing happens."""
-        self.records_taken = 0
-        self.bytes_taken = 0
 
     # --- what is read -------------------------------------------------------------------------------------------------
 
@@ -175,24 +161,11 @@ class Fetcher:
         self._offer(state)
         self.needs_data = True
 
-    def _offer(self, state: TopicPartitionState) -> None:
-        if state.chunks or state.failure is not None:
-            self._turn[state] = None
-
     @property
     def paused(self) -> list[TopicPartition]:
         return [state.partition for state in self._states.values() if state.is_paused]
 
     # --- how far ------------------------------------------------------------------------------------------------------
-
-    def begin_poll(self) -> None:
-        """The caller has come back for more: it is done with what it was given."""
-        self.settle()
-        for state in self._handed:
-            state.done = (
-                OffsetAndMetadata(state.position, leader_epoch=state.epoch) if state.position is not None else None
-            )
-        self._handed.clear()
 
     def rewind(self) -> None:
         """Take back the records of the last poll, which did not reach its caller."""
@@ -239,101 +212,6 @@ class Fetcher:
             if state.position is None or state.log_start_offset < 0
             else max(state.position - state.log_start_offset, 0)
         )
-
-    # --- records ------------------------------------------------------------------------------------------------------
-
-    @property
-    def has_something(self) -> bool:
-        """A poll need not wait: there are bytes to unpack, or an error to raise."""
-        return bool(self._turn)
-
-    def take(self, limit: int) -> list[Record]:
-        """The next records, of as many partitions as it takes; empty if none are there.
-
-        Every poll begins with another partition, so that a full one does not keep the others waiting.
-        """
-        self.settle()
-        if self._handed:
-            self.begin_poll()
-        records: list[Record] = []
-        turn = self._turn
-        while turn and len(records) < limit:
-            state = next(iter(turn))
-            if state.failure is not None and not state.chunks and not state.is_held:
-                if records:
-                    break
-                turn.move_to_end(state)  # the next poll gives the records of others, if there are any
-                raise self._failure_of(state)
-            if state.is_paused or state.is_held or not state.chunks:
-                del turn[state]
-                continue
-            self._take_from(state, limit, records)
-        if limit > 1 and turn:
-            turn.move_to_end(next(iter(turn)))
-        return records
-
-    def take_one(self, clock_ms: Callable[[], int] | None = None, until_ms: int = 0) -> Record | None:
-        """The same as `take(1)`. With a clock, the rest of its batch can be taken from `buffer` until that time."""
-        records = self.take(1)
-        if not records:
-            return None
-        state = next(reversed(self._handed))
-        if clock_ms is not None and state.chunks:
-            opened, taken = state.chunks[0].opened
-            if 0 < taken < len(opened) and opened[taken - 1] is records[0]:
-                self.buffer.start(opened, taken, clock_ms, until_ms)
-                self._buffered = state
-        return records[0]
-
-    def settle(self) -> None:
-        """Stop the buffer and count what was taken from it, as if by as many calls of `take_one`.
-
-        Everything here that reads or changes positions begins with it.
-        """
-        state, self._buffered = self._buffered, None
-        if state is None:
-            return
-        self.buffer.stop()
-        count = self.buffer.count
-        if count > 1:
-            self._take_from(state, count - 1, [])
-        if count:
-            self.begin_poll()
-            self._take_from(state, 1, [])
-
-    def _take_from(self, state: TopicPartitionState, limit: int, records: list[Record]) -> None:
-        chunk = state.chunks[0]
-        before = chunk.next_offset
-        try:
-            taken = chunk.take(limit - len(records))
-        except MalformedError as error:
-            self._unreadable(state, chunk, str(error))
-            return
-        if not taken and chunk.end_offset == NO_PROGRESS:
-            self._unreadable(state, chunk, "the broker's answer ends before that offset, which it was asked for")
-            return
-        self._handed[state] = None
-        self.records_taken += len(taken)
-        records += taken
-        if chunk.next_offset > before:
-            state.epoch = chunk.last_epoch  # also of batches that are not shown: it must belong to the position
-        state.position = chunk.next_offset
-        if not taken or chunk.next_offset == chunk.end_offset:
-            state.chunks.popleft()
-            self.bytes_taken += chunk.whole_size
-            self._turn.move_to_end(state)
-            self.needs_data = True
-
-    def _unreadable(self, state: TopicPartitionState, chunk: Chunk, why: str) -> None:
-        state.chunks.clear()
-        self._fail(state, corrupt(state.partition, chunk.next_offset, why), passes=False)
-
-    def _failure_of(self, state: TopicPartitionState) -> KafkaError:
-        assert state.failure is not None
-        failure = state.failure
-        if state.failure_passes:
-            state.failure = None
-        return failure
 
     # --- what to ask --------------------------------------------------------------------------------------------------
 
@@ -528,10 +406,6 @@ class Fetcher:
             state.stand_at(divergent.offset, divergent.leader_epoch)
             state.need = Need.NOTHING  # the leader has just said so
         self._truncations.append(LogTruncated(one, position, why, goes_on))
-
-    def _fail(self, state: TopicPartitionState, error: KafkaError, *, passes: bool) -> None:
-        state.failure, state.failure_passes = error, passes
-        self._turn[state] = None
 
     def _back_off(self, state: TopicPartitionState, now_ms: int) -> None:
         state.not_before_ms = now_ms + self._settings.retry_backoff_ms

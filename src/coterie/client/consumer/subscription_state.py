@@ -68,11 +68,6 @@ class Chunk(FetchedRecords):
         """Bytes as the broker sent them."""
         return len(self._data)
 
-    @property
-    def size(self) -> int:
-        """Bytes that are still to be unpacked."""
-        return len(self._data) - self._at
-
 
 NO_EPOCH = -1
 

@@ -113,8 +113,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frames = FrameReader(settings.coterie_max_response_bytes, _small_frames())
         self._loop = asyncio.get_running_loop()
         self._requests = InFlightRequests(settings.client_id or SOFTWARE, self._idle_s, self._loop.time())
-        self._written: tuple[Any, int, bytes] | None = None
-        """The last request of `ask`, its version and its body."""
+        self._written: tuple[Any, int | None, int, bytes] | None = None
+        """The last request of `ask`, the version that it may have at most, the one that it has, and its body."""
         self._authenticator: Authenticator | None = None
         self._all_answered: asyncio.Future[None] | None = None
         self._login: asyncio.Task[None] | None = None
@@ -236,15 +236,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         The bytes of a request that is sent again and again are written once. Raises what cannot be sent.
         """
-        version = self.version_of(api, at_most)
         known = self._written
-        if known is None or known[0] is not request or known[1] != version:
-            known = self._written = request, version, api.write_request(request, version)
-
+        if known is None or known[0] is not request or known[1] != at_most:
+            version = self.version_of(api, at_most)
+            known = self._written = request, at_most, version, api.write_request(request, version)
+        _, _, version, body = known
         now = self._loop.time()
         asked = self._asked(api.API, version, timeout_ms, _Callback(self, api, version, then), now)
         try:
-            self._send(api.API, version, known[2], asked, now)
+            self._send(api.API, version, body, asked, now)
         except KafkaError:
             asked.timer.cancel()
             raise
@@ -410,7 +410,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.is_closed:
+        if self.error is not None:
             return
         if self._is_silent:
             self._is_silent = False

@@ -254,7 +254,7 @@ class NetworkClient:
     def _open_connection(self, node_id: int, lane: str) -> BrokerConnection | None:
         """Return the connection if it is open, and to the address that the node has now."""
         known = self._connections.get((node_id, lane))
-        if known is None or known.is_closed or self._is_closed:
+        if known is None or known.error is not None or self._is_closed:
             return None
         node = self._known.node(node_id)
         return known if node is not None and known.address == (node.host, node.port) else None

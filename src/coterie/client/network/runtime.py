@@ -78,8 +78,9 @@ class SharedTicks:
         loop = asyncio.get_running_loop()
         number = ceil((loop.time() + delay_s) * 1000 / TICK_MS)
         timer = Tick(then, args)
-        if number in self._ticks:
-            self._ticks[number].append(timer)
+        those = self._ticks.get(number)
+        if those is not None:
+            those.append(timer)
         else:
             self._ticks[number] = [timer]
             loop.call_at(number * TICK_MS / 1000, self._ring, number)
