@@ -27,6 +27,7 @@ __all__ = ["PERIOD_MS", "FactListeners", "LogRateLimit"]
 MOST = 20
 PERIOD_MS = 1_000
 LOUD = (AuthenticationFailed, AuthorizationDenied, ConnectionDropped, Trouble, Mistake)
+_LOUD = frozenset(LOUD)
 
 
 class LogRateLimit:
@@ -78,6 +79,9 @@ class FactListeners:
         self._timer: asyncio.TimerHandle | None = None
 
     def emit(self, fact: Fact) -> None:
+        if type(fact) not in _LOUD:  # as nearly all
+            self._emit(fact)
+            return
         for each in self._rate_limit.hear(fact):
             self._emit(each)
         if self._rate_limit.owes and self._timer is None:
