@@ -61,9 +61,11 @@ from coterie.protocol.messages import (
     ConsumerGroupHeartbeat,
     GroupsListed,
     Heartbeat,
+    JoinGroup,
     ListGroups,
     OffsetsCommitted,
     Record,
+    SyncGroup,
     Token,
     TopicsDeleted,
     TransactionMarker,
@@ -397,6 +399,20 @@ class Shard:
         if self._is_asked:
             return []
         out: list[Outward] = []
+        self._start_append(out)
+        return out
+
+    def quick_rejoin(self, request: JoinGroup | SyncGroup, now_ms: int) -> list[Outward] | None:
+        """Handle a join of a member that is known, or a sync, of a classic group; None: `handle` must."""
+        group = self.groups.get(request.group_id)
+        if type(group) is not Group or (self._held and request.group_id in self._held):
+            return None
+        rule = classic.quick_join if type(request) is JoinGroup else classic.quick_sync
+        effects = rule(group, request, now_ms)
+        if not effects:
+            return effects  # type: ignore[return-value]  # it waits for others, or goes the plain way
+        out: list[Outward] = []
+        self._follow(group, effects, out, now_ms)
         self._start_append(out)
         return out
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 
-from coterie.errors import ErrorCode
+from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.api import api
-from coterie.protocol.codec.codec import codec, encoding_of
+from coterie.protocol.buffer import COMPACT, LONG_STRING
+from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of
 from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.messages import SyncedGroup, SyncGroup, Token
 
-__all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
+__all__ = ["API", "read_request", "read_response", "read_usual", "write_request", "write_response"]
 
 API = api("SyncGroup")
 
@@ -65,6 +66,66 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> SyncGroup
         read.protocol_name,
         version >= NEEDS_PROTOCOL,  # needs_protocol
     )
+
+
+_GENERATION = Struct(">i")
+
+
+def read_usual(frame: bytes, at: int, token: Token) -> SyncGroup | None:
+    """Read the usual form of a request of version 5: the member is not static, and names type and protocol.
+
+    A form with long names or tagged fields, or an error, is left to `read_request`.
+    """
+    try:
+        group_id, at = _short(frame, at)
+        (generation_id,) = _GENERATION.unpack_from(frame, at)
+        member_id, at = _short(frame, at + 4)
+        if frame[at]:
+            return None
+        protocol_type, at = _short(frame, at + 1)
+        protocol_name, at = _short(frame, at)
+        assignments = []
+        if frame[at] != 1:  # the leader's
+            count, at = COMPACT.read_length(frame, at)
+            if not 0 < count < len(frame):
+                return None
+            for _ in range(count):
+                size = frame[at]
+                end = at + size
+                name = frame[at + 1 : end].decode()
+                length, at = COMPACT.read_length(frame, end)
+                end = at + length
+                if not 0 < size < LONG_STRING or length < 0 or frame[end]:
+                    return None
+                assignments.append((name, frame[at:end]))
+                at = end + 1
+        else:
+            at += 1
+        if frame[at:] != _NO_TAGS:  # so nothing was read beyond the end
+            return None
+    except (*PAST_THE_END, UnicodeDecodeError, MalformedError):
+        return None
+    return SyncGroup(
+        token,
+        group_id,
+        member_id,
+        None,
+        generation_id,
+        assignments,
+        protocol_type,
+        protocol_name,
+        True,  # needs_protocol
+    )
+
+
+_NO_TAGS = b"\0"
+
+
+def _short(frame: bytes, at: int) -> tuple[str, int]:
+    size = frame[at]
+    if not 0 < size < LONG_STRING:
+        raise IndexError
+    return frame[at + 1 : at + size].decode(), at + size
 
 
 def write_response(reply: SyncedGroup, version: int) -> bytes:
