@@ -60,6 +60,7 @@ _LEVELS: Mapping[type[Fact], Level] = {
 
 _NAMES = {"metadata": "owns"}
 """Fields that a line names after what it shows of them."""
+_CONTAINERS = frozenset({str, tuple, list, dict})
 _BY_TOPIC = frozenset({"assigned", "pending_revocation"})
 """Fields that have partitions by topic."""
 _NOT_SHOWN = frozenset({"at_ms", "group_id", "took_ms", "rejoined"})
@@ -153,6 +154,9 @@ def _line(fact: Fact, level: Level) -> str:
         elif of is str:
             if value:
                 line += shown + _quoted(value)
+        elif of is dict and name not in _BY_TOPIC:
+            if value:
+                line += shown + _quoted(_entries(value))
         elif _says_something(value):
             line += shown + _quoted(_text(name, value))
     return line
@@ -174,7 +178,9 @@ def _pairs(named: Iterable[tuple[str, Any]]) -> list[str]:
 
 def _says_something(value: Any) -> bool:
     """Return whether a value says something: a flag that is false, or an empty list, does not."""
-    return value is not None and value is not False and value not in ("", (), [], {})
+    if type(value) in _CONTAINERS:
+        return bool(value)
+    return value is not None and value is not False
 
 
 def _time(at_ms: int) -> str:
@@ -214,8 +220,6 @@ _quoted_short = lru_cache(maxsize=1_024)(_quoted_now)
 def _text(name: str, value: Any) -> str:
     if isinstance(value, str):  # most are, and isinstance of Mapping is slow
         return str(value)
-    if type(value) is dict and name not in _BY_TOPIC:  # as in every rebalance
-        return _entries(value)
     if isinstance(value, bytes):
         return _owned(value)
     if name in _BY_TOPIC:

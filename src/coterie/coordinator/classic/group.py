@@ -414,10 +414,12 @@ class Group(OffsetsGroup):
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        if member.protocols != protocols:
-            self._count(member.protocols, -1)
-            self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(member.protocols))
-            self._count(protocols, +1)
+        before = member.protocols
+        if before != protocols:
+            self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(before))
+            if [protocol.name for protocol in before] != [protocol.name for protocol in protocols]:
+                self._count(before, -1)
+                self._count(protocols, +1)
         member.protocols = protocols
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms

@@ -101,15 +101,18 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
     effects: Effects = [Disarm(group.join_key())]
     joined_after_ms: dict[str, int] = {}
     for member in group.in_map_order():
-        if member.parked_join is not None:
+        token = member.parked_join
+        if token is not None:
+            member.parked_join = None
             joined_after_ms[member.member_id] = member.joined_at_ms - group.rebalance_began_ms
             answer = group.joined(member, members=member.member_id == group.leader_id)
-            effects += group.answer_join(member, answer)
+            effects.append(Reply(token, answer))
         member.is_new = False
         member.awaits_sync = True
         member.deadline_ms = now_ms + member.session_timeout_ms
         if member.deadline_ms < member.alarm_ms:
             effects += group.set_alarm(member, member.deadline_ms)
+    group.parked_joins = 0
     deadline_ms = now_ms + group.rebalance_timeout_ms()
     effects.append(Arm(group.sync_key(), deadline_ms, SyncPhaseDue(group.group_id, group.generation_id)))
     completed = JoinPhaseCompleted(

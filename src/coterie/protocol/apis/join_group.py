@@ -192,7 +192,7 @@ _ERROR_GENERATION = Struct(">hi")
 
 def write_response(reply: JoinedGroup, version: int) -> bytes:
     encoding = encoding_of(API, version)
-    head = _head(
+    head = (_new_head if reply.members else _head)(  # a generation has one leader, and its other members have one head
         reply.error,
         reply.generation_id,
         reply.protocol_type,
@@ -208,8 +208,7 @@ def write_response(reply: JoinedGroup, version: int) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(maxsize=16)
-def _head(
+def _new_head(
     error: ErrorCode,
     generation_id: int,
     protocol_type: str | None,
@@ -219,19 +218,25 @@ def _head(
     version: int,
 ) -> bytes:
     """Return the bytes before the member id, which are the same for all members of a generation."""
+    return (
+        (b"\0\0\0\0" if version >= 2 else b"")
+        + _ERROR_GENERATION.pack(error, generation_id)
+        + _protocol(protocol_type, protocol_name, version)
+        + encoding_of(API, version).string(leader_id)
+        + ((b"\1" if skip_assignment else b"\0") if version >= SKIPS_ASSIGNMENT else b"")
+    )
+
+
+_head = lru_cache(maxsize=16)(_new_head)
+
+
+@lru_cache(maxsize=64)
+def _protocol(protocol_type: str | None, protocol_name: str | None, version: int) -> bytes:
     string = encoding_of(API, version).string
     # No protocol is "" to old clients and null to new ones, whatever the rule said (semantics 2).
-    name = (protocol_name or None) if version >= NULL_PROTOCOL_NAME else (protocol_name or "")
-    return b"".join(
-        (
-            b"\0\0\0\0" if version >= 2 else b"",
-            _ERROR_GENERATION.pack(error, generation_id),
-            string(protocol_type) if version >= NULL_PROTOCOL_NAME else b"",
-            string(name),
-            string(leader_id),
-            (b"\1" if skip_assignment else b"\0") if version >= SKIPS_ASSIGNMENT else b"",
-        )
-    )
+    if version < NULL_PROTOCOL_NAME:
+        return string(protocol_name or "")
+    return string(protocol_type) + string(protocol_name or None)
 
 
 def _append_members(
