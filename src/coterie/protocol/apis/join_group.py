@@ -85,9 +85,7 @@ def read_request(
 _TIMEOUTS = Struct(">ii")
 
 
-def read_usual(
-    frame: bytes, at: int, version: int, token: Token, client_id: str, client_host: str
-) -> JoinGroup | None:
+def read_usual(frame: bytes, at: int, version: int, token: Token, client_id: str, client_host: str) -> JoinGroup | None:
     """Read the usual form of a flexible request: a member that has an id joins again; it is not static.
 
     A form with long names or tagged fields, or an error, is left to `read_request`, and so is a newcomer.
