@@ -407,8 +407,11 @@ class Shard:
         group = self.groups.get(request.group_id)
         if type(group) is not Group or (self._held and request.group_id in self._held):
             return None
-        rule = classic.quick_join if type(request) is JoinGroup else classic.quick_sync
-        effects = rule(group, request, now_ms)
+        effects = (
+            classic.quick_join(group, request, now_ms)
+            if isinstance(request, JoinGroup)
+            else classic.quick_sync(group, request, now_ms)
+        )
         if not effects:
             return effects  # type: ignore[return-value]  # it waits for others, or goes the plain way
         out: list[Outward] = []
