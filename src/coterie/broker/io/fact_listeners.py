@@ -80,7 +80,10 @@ class FactListeners:
 
     def emit(self, fact: Fact) -> None:
         if type(fact) not in _LOUD:  # as nearly all
-            self._emit(fact)
+            try:
+                self._listener(fact)
+            except Exception:  # noqa: BLE001
+                self._complain()
             return
         for each in self._rate_limit.hear(fact):
             self._emit(each)
@@ -96,10 +99,14 @@ class FactListeners:
         try:
             self._listener(fact)
         except Exception:  # noqa: BLE001
-            if not self._has_complained:
-                self._has_complained = True
-                with suppress(Exception):
-                    sys.stderr.write(f"coterie: facts cannot be emitted any more, and are lost:\n{format_exc()}")
+            self._complain()
+
+    def _complain(self) -> None:
+        """Say once that the listener has failed."""
+        if not self._has_complained:
+            self._has_complained = True
+            with suppress(Exception):
+                sys.stderr.write(f"coterie: facts cannot be emitted any more, and are lost:\n{format_exc()}")
 
     def close(self) -> None:
         """Pass on the sums that are still missing."""

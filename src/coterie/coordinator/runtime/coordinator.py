@@ -245,7 +245,10 @@ class GroupCoordinator:
 
     def quick_rejoin(self, request: JoinGroup | SyncGroup, now_ms: int) -> list[Outward] | None:
         """Handle a join or a sync as most are in a rebalance; None: `handle` must. See `Shard.quick_rejoin`."""
-        shard = self.shards.get(self.partition_of(request.group_id))
+        partition = self._partitions.get(request.group_id)
+        if partition is None:
+            partition = self.partition_of(request.group_id)
+        shard = self.shards.get(partition)
         return None if shard is None else shard.quick_rejoin(request, now_ms)
 
     def quick_fetch(

@@ -511,6 +511,9 @@ class Shard:
         try:
             if type(effect.records) is OffsetRows:
                 item.pairs, item.size = effect.records.written()
+            elif len(effect.records) == 1:
+                key, value = pair = write_record(effect.records[0])
+                item.pairs, item.size = [pair], len(key) + (len(value) if value else 0)
             else:
                 item.pairs = [write_record(record) for record in effect.records]
                 item.size = sum([len(key) + (len(value) if value else 0) for key, value in item.pairs])

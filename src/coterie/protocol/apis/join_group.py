@@ -114,7 +114,9 @@ def read_usual(frame: bytes, at: int, version: int, token: Token, client_id: str
             size = frame[at]
             end = at + size
             name = frame[at + 1 : end].decode()
-            length, at = COMPACT.read_length(frame, end)
+            length, at = frame[end] - 1, end + 1
+            if length >= LONG_STRING - 1:
+                length, at = COMPACT.read_length(frame, end)
             end = at + length
             if not 0 < size < LONG_STRING or length < 0 or frame[end]:
                 return None

@@ -68,7 +68,7 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> SyncGroup
     )
 
 
-_GENERATION = Struct(">i")
+_GENERATION_AND_SIZE = Struct(">iB")
 
 
 def read_usual(frame: bytes, at: int, token: Token) -> SyncGroup | None:
@@ -77,14 +77,28 @@ def read_usual(frame: bytes, at: int, token: Token) -> SyncGroup | None:
     A form with long names or tagged fields, or an error, is left to `read_request`.
     """
     try:
-        group_id, at = _short(frame, at)
-        (generation_id,) = _GENERATION.unpack_from(frame, at)
-        member_id, at = _short(frame, at + 4)
-        if frame[at]:
+        group_size = frame[at]
+        end = at + group_size
+        group_id = frame[at + 1 : end].decode()
+        generation_id, member_size = _GENERATION_AND_SIZE.unpack_from(frame, end)
+        at = end + 5
+        end = at + member_size - 1
+        member_id = frame[at:end].decode()
+        type_size = frame[end + 1]
+        if frame[end]:  # an instance id
             return None
-        protocol_type, at = _short(frame, at + 1)
-        protocol_name, at = _short(frame, at)
+        at = end + 2
+        end = at + type_size - 1
+        protocol_type = frame[at:end].decode()
+        name_size = frame[end]
+        at = end + 1
+        end = at + name_size - 1
+        protocol_name = frame[at:end].decode()
+        for size in (group_size, member_size, type_size, name_size):
+            if not 0 < size < LONG_STRING:
+                return None
         assignments = []
+        at = end
         if frame[at] != 1:  # the leader's
             count, at = COMPACT.read_length(frame, at)
             if not 0 < count < len(frame):
@@ -93,7 +107,9 @@ def read_usual(frame: bytes, at: int, token: Token) -> SyncGroup | None:
                 size = frame[at]
                 end = at + size
                 name = frame[at + 1 : end].decode()
-                length, at = COMPACT.read_length(frame, end)
+                length, at = frame[end] - 1, end + 1
+                if length >= LONG_STRING - 1:
+                    length, at = COMPACT.read_length(frame, end)
                 end = at + length
                 if not 0 < size < LONG_STRING or length < 0 or frame[end]:
                     return None
@@ -119,13 +135,6 @@ def read_usual(frame: bytes, at: int, token: Token) -> SyncGroup | None:
 
 
 _NO_TAGS = b"\0"
-
-
-def _short(frame: bytes, at: int) -> tuple[str, int]:
-    size = frame[at]
-    if not 0 < size < LONG_STRING:
-        raise IndexError
-    return frame[at + 1 : at + size].decode(), at + size
 
 
 def write_response(reply: SyncedGroup, version: int) -> bytes:
