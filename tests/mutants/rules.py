@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 __all__ = ["RULES"]
 
 _QUICK = ("tests/broker/test_quick_offsets.py",)
+_REJOIN = ("tests/broker/test_quick_rejoins.py",)
 _LOGIN = ("tests/broker/test_sasl_server_authenticator.py",)
 _DIALOGUES = ("tests/broker/test_sasl.py", "-k", "again")
 _TOKENS = ("tests/broker/test_signed_tokens.py",)
@@ -99,6 +100,14 @@ RULES = [
            "        if False:"),
     Mutant("22", "an older transaction wins", "coordinator/offsets/stored_offsets.py", "offset.position > stored.position", "True"),
     Mutant("21", "a usual commit of an old generation is taken", "coordinator/runtime/shard.py", "or generation_id != group.generation_id", "or False", tests=_QUICK),
+    Mutant("1", "a usual rejoin has no bounds of its session", "coordinator/classic/quick_rejoin.py",
+           "not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms", "False", tests=_REJOIN),
+    Mutant("1", "a usual rejoin does not count who is here", "coordinator/classic/quick_rejoin.py", "group.parked_joins >= settings.group_max_size", "False",
+           tests=_REJOIN),
+    Mutant("2", "a usual rejoin needs no protocol of the others", "coordinator/classic/quick_rejoin.py",
+           "or not group.supports(request.protocol_type, request.protocols)", "or False", tests=_REJOIN),
+    Mutant("11", "a usual rejoin of an old generation may sync", "coordinator/classic/quick_rejoin.py",
+           "or request.generation_id != group.generation_id", "or False", tests=_REJOIN),
     Mutant("21", "a usual commit to partitions that do not exist is taken", "broker/handlers/quick_offsets.py", "or highest >= topic.partitions", "or False",
            tests=_QUICK),
     Mutant("21", "a usual commit needs no right", "broker/handlers/quick_offsets.py",

@@ -44,6 +44,7 @@ from coterie.broker.handlers.log_offsets import LogOffsetApis
 from coterie.broker.handlers.metadata import MetadataApis
 from coterie.broker.handlers.produce import ProduceApi, ProduceDue
 from coterie.broker.handlers.quick_offsets import QuickOffsets
+from coterie.broker.handlers.quick_rejoins import QuickRejoins
 from coterie.broker.handlers.quota_apis import QuotaApis
 from coterie.broker.handlers.reassignment_apis import ReassignmentApis
 from coterie.broker.handlers.refusals import TopicError
@@ -304,7 +305,10 @@ class Cluster:
             self._handlers(settings, replicas, groups, transactions, client_metrics),
             self._authenticator_for,
             self.after,
-            lambda routes: QuickOffsets(routes, groups, self.metadata, self.auth.authorizer).handlers(),
+            lambda routes: {
+                **QuickOffsets(routes, groups, self.metadata, self.auth.authorizer).handlers(),
+                **QuickRejoins(routes, groups, self.auth.authorizer).handlers(),
+            },
         )
 
     def _authenticator_for(self, connection: Connection) -> SaslServerAuthenticator | None:

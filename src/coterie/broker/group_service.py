@@ -62,7 +62,11 @@ class GroupService(CoordinatorService):
         for effect in effects:
             kind = type(effect)
             if kind is Reply:
-                out += self._answer(effect, now_ms)
+                token = effect.token
+                if type(token) is Call:
+                    out += self.responses.answer(token, effect.answer, now_ms)
+                else:
+                    out += self._answer(effect, now_ms)
             elif kind is QuickCommit:
                 out += self._committed(effect, now_ms)
             elif kind is Append:  # just before a flush: by then more has come that fits into the same batch

@@ -60,6 +60,9 @@ _LEVELS: Mapping[type[Fact], Level] = {
 
 _NAMES = {"metadata": "owns"}
 """Fields that a line names after what it shows of them."""
+_CONTAINERS = frozenset({str, tuple, list, dict})
+_BY_TOPIC = frozenset({"assigned", "pending_revocation"})
+"""Fields that have partitions by topic."""
 _NOT_SHOWN = frozenset({"at_ms", "group_id", "took_ms", "rejoined"})
 """Fields that have a place of their own in a line of text, or lines of their own."""
 
@@ -140,22 +143,29 @@ def _json_line(fact: Fact, level: Level) -> str:
 
 
 def _line(fact: Fact, level: Level) -> str:
-    kind = type(fact)
+    kind, at_ms = type(fact), fact.at_ms
     group = f" group={_quoted(fact.group_id)}" if fact.group_id else ""
-    parts = [f"time={_time(fact.at_ms)} level={level} event={kind.__name__}{group}"]
+    line = f"time={_second(at_ms // 1_000)}.{at_ms % 1_000:03}Z level={level} event={kind.__name__}{group}"
     for name, shown in _shown(kind):
         value = getattr(fact, name)
-        if type(value) is int:
-            parts.append(f"{shown}={value}")
+        of = type(value)
+        if of is int:
+            line += f"{shown}{value}"
+        elif of is str:
+            if value:
+                line += shown + _quoted(value)
+        elif of is dict and name not in _BY_TOPIC:
+            if value:
+                line += shown + _quoted(_entries(value))
         elif _says_something(value):
-            parts.append(f"{shown}={_quoted(_text(name, value))}")
-    return " ".join(parts)
+            line += shown + _quoted(_text(name, value))
+    return line
 
 
 @cache
 def _shown(kind: type[Fact]) -> list[tuple[str, str]]:
-    """Return the fields of a line of text, each with the name that it has there."""
-    return [(name, _name_of(name)) for name in field_names(kind) if name not in _NOT_SHOWN]
+    """Return the fields of a line of text, each with what stands before its value."""
+    return [(name, f" {_name_of(name)}=") for name in field_names(kind) if name not in _NOT_SHOWN]
 
 
 def _name_of(field: str) -> str:
@@ -168,7 +178,9 @@ def _pairs(named: Iterable[tuple[str, Any]]) -> list[str]:
 
 def _says_something(value: Any) -> bool:
     """Return whether a value says something: a flag that is false, or an empty list, does not."""
-    return value is not None and value is not False and value not in ("", (), [], {})
+    if type(value) in _CONTAINERS:
+        return bool(value)
+    return value is not None and value is not False
 
 
 def _time(at_ms: int) -> str:
@@ -210,18 +222,22 @@ def _text(name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, bytes):
         return _owned(value)
-    if name in {"assigned", "pending_revocation"}:
+    if name in _BY_TOPIC:
         return _partitions(value)
     if name in {"offsets", "partitions"} and isinstance(value, Sequence):
         return _shortened([_place(*one) for one in value[:MAX_ENTRIES]], len(value))
-    if type(value) is dict or isinstance(value, Mapping):
-        first = islice(value.items(), MAX_ENTRIES)
-        return _shortened([f"{key}:{_content(one)}" for key, one in first], len(value))
+    if isinstance(value, Mapping):
+        return _entries(value)
     if type(value) is list or isinstance(value, Sequence):
         return _shortened([_text("", one) for one in value[:MAX_ENTRIES]], len(value))
     if isinstance(value, bool):
         return "true"
     return str(getattr(value, "name", value) if isinstance(value, int) else value)
+
+
+def _entries(value: Mapping[Any, Any]) -> str:
+    first = islice(value.items(), MAX_ENTRIES)
+    return _shortened([f"{key}:{_content(one)}" for key, one in first], len(value))
 
 
 def _content(value: Any) -> str:
@@ -230,10 +246,19 @@ def _content(value: Any) -> str:
         return str(value)
     if not isinstance(value, bytes):
         return _text("", value)
+    return _short_assignment(value) if len(value) <= _SHORT_ASSIGNMENT else _assignment(value)
+
+
+def _assignment(value: bytes) -> str:
     try:
         return _partitions(read_assignment(value).partitions) or "nothing"
     except MalformedError:
         return "unknown" if value else "nothing"
+
+
+_SHORT_ASSIGNMENT = 256
+_short_assignment = lru_cache(maxsize=1_024)(_assignment)
+"""Most members keep their partitions from one rebalance to the next."""
 
 
 def _owned(metadata: bytes) -> str:

@@ -35,9 +35,9 @@ def write_fact(fact: Fact) -> bytes:
         if start is not None:
             return start + to_json(fact)[1:]
         named = {"fact": kind.__name__}
-        for name in field_names(kind):
+        for name, as_json in _fields(kind):
             value = getattr(fact, name)
-            named[name] = value if type(value) in _AS_IS else _plain(value)
+            named[name] = value if as_json is None else as_json(value)
         return to_json(named)
     except UnicodeEncodeError:  # half a surrogate pair in a name is written as an escape
         return json.dumps(plain(fact), separators=(",", ":")).encode()
@@ -48,6 +48,32 @@ def _start(kind: type[Fact]) -> bytes | None:
     """Return the first bytes of a fact that is JSON as it is; None: it has bytes or an error code."""
     types = str(get_type_hints(kind))
     return None if "bytes" in types or ErrorCode.__name__ in types else f'{{"fact":"{kind.__name__}",'.encode()
+
+
+@cache
+def _fields(kind: type[Fact]) -> list[tuple[str, Callable[[Any], Any] | None]]:
+    """Return the fields of a fact, each with what makes its value one of JSON; None: it is one."""
+    hints = get_type_hints(kind)
+    return [(name, _AS_JSON.get(hints[name], _plain)) for name in field_names(kind)]
+
+
+def _hex_by_name(value: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: one.hex() for name, one in value.items()}
+
+
+def _hex_with_names(value: Sequence[tuple[bytes, list[str]]]) -> list[tuple[str, list[str]]]:
+    return [(one.hex(), names) for one, names in value]
+
+
+_AS_JSON: Mapping[Any, Callable[[Any], Any] | None] = {
+    int: None,
+    str: None,
+    bool: None,
+    Mapping[str, int]: None,
+    Mapping[str, bytes]: _hex_by_name,
+    Sequence[tuple[bytes, list[str]]]: _hex_with_names,
+}
+"""What makes a value of a type one of JSON: those of the facts that every rebalance has. Others go by `_plain`."""
 
 
 def plain(fact: Fact) -> dict[str, Any]:

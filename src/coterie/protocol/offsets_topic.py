@@ -15,7 +15,7 @@ from struct import Struct, error
 from uuid import UUID
 
 from coterie.errors import MalformedError
-from coterie.protocol.buffer import MAX_STRING, Buffer, Reader, Writer, uvarint
+from coterie.protocol.buffer import MAX_STRING, OLD, Buffer, Reader, Writer, uvarint
 from coterie.protocol.consumer_group_records import ConsumerGroupRecord, write_consumer_group_record
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, Record, StoredGroup, StoredMember
 
@@ -287,6 +287,8 @@ def write_group_value(value: StoredGroup, version: int) -> bytes:
     """The value in any version; what that version cannot say is left out."""
     if version not in GROUP_VALUE_VERSIONS:
         raise MalformedError(f"there is no version {version} of the group value; known are 0 to 4")
+    if version == 3:
+        return _group_3(value)
     flexible = version >= FLEXIBLE_FROM
     writer = Writer()
     nullable_string = writer.nullable_compact_string if flexible else writer.nullable_string
@@ -299,14 +301,33 @@ def write_group_value(value: StoredGroup, version: int) -> bytes:
     if version >= 2:
         writer.int64(value.state_timestamp_ms)
     (writer.compact_array_length if flexible else writer.array_length)(len(value.members))
-    if version == 3:
-        writer.raw(b"".join(map(_member_3, value.members)))
-    else:
-        for member in value.members:
-            _write_member(writer, member, version)
+    for member in value.members:
+        _write_member(writer, member, version)
     if flexible:
         writer.tagged_fields({})
     return writer.done()
+
+
+_SINCE_AND_COUNT = Struct(">qi")  # the time of the state, the number of members
+
+
+def _group_3(value: StoredGroup) -> bytes:
+    """Return the value in the version that is written, in few steps: each group has one in every rebalance."""
+    string = OLD.string
+    try:
+        start = (
+            b"\0\3",  # the version
+            string(value.protocol_type),
+            _PARTITION.pack(value.generation_id),
+            string(value.protocol_name),
+            string(value.leader_id),
+            _SINCE_AND_COUNT.pack(value.state_timestamp_ms, len(value.members)),
+        )
+    except error:
+        raise MalformedError(
+            f"a group has an int32 generation, an int64 time, and names of at most {MAX_STRING} bytes: {value}"
+        ) from None
+    return b"".join((*start, *map(_member_3, value.members)))
 
 
 _TIMEOUTS = Struct(">iii")  # of rebalance and session; the length of the subscription

@@ -8,6 +8,7 @@ from coterie.coordinator.classic.describe_group import listed
 from coterie.coordinator.classic.effects import Effects
 from coterie.coordinator.classic.group import ClassicGroupMember, Group
 from coterie.coordinator.classic.lifecycle import loaded, restore, unload
+from coterie.coordinator.classic.quick_rejoin import quick_join, quick_sync
 from coterie.coordinator.classic.states import ClassicGroupState
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 
@@ -19,6 +20,8 @@ __all__ = [
     "HeldBytes",
     "listed",
     "loaded",
+    "quick_join",
+    "quick_sync",
     "restore",
     "unload",
 ]

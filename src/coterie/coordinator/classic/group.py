@@ -121,6 +121,7 @@ class ClassicGroupMember:
         self.alarm_ms = NEVER  # when its timer rings; never later than its deadline, unless a request is parked
 
     def metadata(self, protocol_name: str | None) -> bytes:
+        """Return the metadata of a protocol of the member; nothing if it is not one."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
@@ -234,12 +235,18 @@ class Group(OffsetsGroup):
         most = max(votes.values())
         return next(name for name in map_order(list(votes)) if votes[name] == most)
 
-    def note_subscriptions(self) -> None:
+    def note_subscriptions(self, members: Iterable[JoinedMember]) -> None:
         """Keep the subscriptions of this generation; they are read when a rule asks for them, which is seldom."""
         is_consumer = self.protocol_type == CONSUMER
-        name = self.protocol_name
-        self._subscriptions = {member.metadata(name) for member in self.members.values()} if is_consumer else None
+        self._subscriptions = {member.metadata for member in members} if is_consumer else None
         self._subscribed_topics = None
+
+    def joined_members(self) -> list[JoinedMember]:
+        """Return the members as their leader is told of them, in map order."""
+        name = self.protocol_name
+        return [
+            JoinedMember(member.member_id, member.instance_id, member.metadata(name)) for member in self.in_map_order()
+        ]
 
     @property
     def subscribed_topics(self) -> frozenset[str] | None:
@@ -329,9 +336,7 @@ class Group(OffsetsGroup):
             self.protocol_type,
             self.protocol_name,
             self.leader_id or "",
-            [JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.in_map_order()]
-            if members
-            else (),
+            self.joined_members() if members else (),
             skip_assignment,
         )
 
@@ -414,10 +419,12 @@ class Group(OffsetsGroup):
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        if member.protocols != protocols:
-            self._count(member.protocols, -1)
-            self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(member.protocols))
-            self._count(protocols, +1)
+        before = member.protocols
+        if before != protocols:
+            self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(before))
+            if [protocol.name for protocol in before] != [protocol.name for protocol in protocols]:
+                self._count(before, -1)
+                self._count(protocols, +1)
         member.protocols = protocols
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms

@@ -102,7 +102,7 @@ def _join_existing_group(group: Group, request: JoinGroup, now_ms: int) -> Effec
     if error:
         reported = report_fenced(group, "JoinGroup", request.member_id, request.instance_id, error, now_ms)
         return [*_refuse(request, error), *reported]
-    return _known_member(group, request, now_ms)
+    return rejoin(group, group.members[request.member_id], request, now_ms)
 
 
 def _refuse(request: JoinGroup, error: ErrorCode) -> Effects:
@@ -195,8 +195,8 @@ def _add(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effec
 # --- a member that is here --------------------------------------------------------------------------------------------
 
 
-def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
-    member = group.members[request.member_id]
+def rejoin(group: Group, member: ClassicGroupMember, request: JoinGroup, now_ms: int) -> Effects:
+    """Handle the join of a member that is here; all checks are done."""
     leads = request.member_id == group.leader_id
     same = _same_protocols(member, request)
     unchanged = ON_JOIN_UNCHANGED_LEADER if leads else ON_JOIN_UNCHANGED

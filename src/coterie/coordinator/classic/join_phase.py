@@ -19,7 +19,7 @@ from coterie.facts import (
     MemberMissedJoin,
     RebalanceStarted,
 )
-from coterie.protocol.messages import SyncedGroup
+from coterie.protocol.messages import JoinedGroup, SyncedGroup
 
 SHORTEST_STUCK_WAIT_MS = 1_000
 """A client may give any rebalance timeout, 0 and less too; a phase that can only wait must not keep us busy with it."""
@@ -95,21 +95,31 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
     rejoined = _take_rejoined(group)
     group.generation_id += 1
     group.protocol_name = group.vote()
-    group.note_subscriptions()
+    everybody = group.joined_members()
+    group.note_subscriptions(everybody)
     enter(group, COMPLETING_REBALANCE, now_ms)
 
     effects: Effects = [Disarm(group.join_key())]
     joined_after_ms: dict[str, int] = {}
+    generation_id, leader_id = group.generation_id, group.leader_id
+    protocol_type, protocol_name = group.protocol_type, group.protocol_name
     for member in group.in_map_order():
-        if member.parked_join is not None:
-            joined_after_ms[member.member_id] = member.joined_at_ms - group.rebalance_began_ms
-            answer = group.joined(member, members=member.member_id == group.leader_id)
-            effects += group.answer_join(member, answer)
+        token = member.parked_join
+        if token is not None:
+            member.parked_join = None
+            member_id = member.member_id
+            joined_after_ms[member_id] = member.joined_at_ms - group.rebalance_began_ms
+            told_of = everybody if member_id == leader_id else ()
+            answer = JoinedGroup(
+                ErrorCode.NONE, member_id, generation_id, protocol_type, protocol_name, leader_id, told_of
+            )
+            effects.append(Reply(token, answer))
         member.is_new = False
         member.awaits_sync = True
         member.deadline_ms = now_ms + member.session_timeout_ms
         if member.deadline_ms < member.alarm_ms:
             effects += group.set_alarm(member, member.deadline_ms)
+    group.parked_joins = 0
     deadline_ms = now_ms + group.rebalance_timeout_ms()
     effects.append(Arm(group.sync_key(), deadline_ms, SyncPhaseDue(group.group_id, group.generation_id)))
     completed = JoinPhaseCompleted(
@@ -140,7 +150,7 @@ def _become_empty(group: Group, now_ms: int) -> Effects:
     group.generation_id += 1
     group.protocol_name = None
     group.leader_id = None
-    group.note_subscriptions()
+    group.note_subscriptions(())
     enter(group, EMPTY, now_ms)
     return [
         Disarm(group.join_key()),

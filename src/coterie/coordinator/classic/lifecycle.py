@@ -90,7 +90,7 @@ def restore(
         group.add(member)
     resume(group, STABLE if group.members else EMPTY, stored.state_timestamp_ms)
     group.apply([GroupRecord(group_id, stored)], -1)
-    group.note_subscriptions()
+    group.note_subscriptions(group.joined_members())
     return group
 
 

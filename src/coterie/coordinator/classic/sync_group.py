@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, error_for_client
 from coterie.coordinator.classic.fenced_facts import report_fenced
-from coterie.coordinator.classic.group import Group
+from coterie.coordinator.classic.group import ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import answer_parked_syncs, start_rebalance
 from coterie.coordinator.classic.states import COMPLETING_REBALANCE, ON_SYNC, STABLE, GroupAction, enter
 from coterie.errors import ErrorCode
@@ -23,10 +23,14 @@ def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
     if error is not ErrorCode.NONE:
         reported = report_fenced(group, "SyncGroup", request.member_id, request.instance_id, error, now_ms)
         return [Reply(request.token, SyncedGroup(error)), *reported]
+    return take_sync(group, group.members[request.member_id], request, now_ms)
+
+
+def take_sync(group: Group, member: ClassicGroupMember, request: SyncGroup, now_ms: int) -> Effects:
+    """Handle the sync of a member in the generation of the group; all checks are done."""
     what = ON_SYNC[group.state]
     if isinstance(what, ErrorCode):
         return [Reply(request.token, SyncedGroup(what))]
-    member = group.members[request.member_id]
     member.awaits_sync = False
     if what is GroupAction.REPEAT:  # also to the leader, whose new list is ignored; the session goes on (rule 14)
         answer = SyncedGroup(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)

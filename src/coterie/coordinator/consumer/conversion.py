@@ -274,7 +274,7 @@ def downgrade(change: ConsumerGroupChange, cause: Cause | None, member_id: str, 
             )
         )
     successor.protocol_name = successor.vote()
-    successor.note_subscriptions()
+    successor.note_subscriptions(successor.joined_members())
     for each in successor.members.values():
         target = group.targets.get(each.member_id, {})
         successor.assign(each, written_for(group, target, each.metadata(successor.protocol_name)))

@@ -249,6 +249,14 @@ class GroupCoordinator:
         shard = self.shards.get(self.partition_of(group_id) if partition is None else partition)
         return None if shard is None else shard.quick_commit(group_id, generation_id, member_id, of, token, now_ms)
 
+    def quick_rejoin(self, request: JoinGroup | SyncGroup, now_ms: int) -> list[Outward] | None:
+        """Handle a join or a sync as most are in a rebalance; None: `handle` must. See `Shard.quick_rejoin`."""
+        partition = self._partitions.get(request.group_id)
+        if partition is None:
+            partition = self.partition_of(request.group_id)
+        shard = self.shards.get(partition)
+        return None if shard is None else shard.quick_rejoin(request, now_ms)
+
     def quick_fetch(
         self, group_id: str, topic: str, partitions: Sequence[int], *, require_stable: bool
     ) -> FetchedRows | None:

@@ -61,9 +61,11 @@ from coterie.protocol.messages import (
     ConsumerGroupHeartbeat,
     GroupsListed,
     Heartbeat,
+    JoinGroup,
     ListGroups,
     OffsetsCommitted,
     Record,
+    SyncGroup,
     Token,
     TopicsDeleted,
     TransactionMarker,
@@ -400,6 +402,23 @@ class Shard:
         self._start_append(out)
         return out
 
+    def quick_rejoin(self, request: JoinGroup | SyncGroup, now_ms: int) -> list[Outward] | None:
+        """Handle a join of a member that is known, or a sync, of a classic group; None: `handle` must."""
+        group = self.groups.get(request.group_id)
+        if type(group) is not Group or (self._held and request.group_id in self._held):
+            return None
+        effects = (
+            classic.quick_join(group, request, now_ms)
+            if isinstance(request, JoinGroup)
+            else classic.quick_sync(group, request, now_ms)
+        )
+        if not effects:
+            return effects  # type: ignore[return-value]  # it waits for others, or goes the plain way
+        out: list[Outward] = []
+        self._follow(group, effects, out, now_ms)
+        self._start_append(out)
+        return out
+
     def quick_fetch(
         self, group_id: str, topic: str, partitions: Sequence[int], *, require_stable: bool
     ) -> FetchedRows | None:
@@ -492,6 +511,9 @@ class Shard:
         try:
             if type(effect.records) is OffsetRows:
                 item.pairs, item.size = effect.records.written()
+            elif len(effect.records) == 1:
+                key, value = pair = write_record(effect.records[0])
+                item.pairs, item.size = [pair], len(key) + (len(value) if value else 0)
             else:
                 item.pairs = [write_record(record) for record in effect.records]
                 item.size = sum([len(key) + (len(value) if value else 0) for key, value in item.pairs])

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 
-from coterie.errors import ErrorCode
+from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.api import api
-from coterie.protocol.buffer import Encoding
-from coterie.protocol.codec.codec import codec, encoding_of
+from coterie.protocol.buffer import COMPACT, LONG_STRING, Encoding
+from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of
 from coterie.protocol.codec.fields import Int32, message, wire
 from coterie.protocol.messages import NO_GENERATION, JoinedGroup, JoinedMember, JoinGroup, Protocol, Token
 
-__all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
+__all__ = ["API", "read_request", "read_response", "read_usual", "write_request", "write_response"]
 
 API = api("JoinGroup")
 
@@ -82,6 +82,79 @@ def read_request(
     )
 
 
+_TIMEOUTS = Struct(">ii")
+
+
+def read_usual(frame: bytes, at: int, version: int, token: Token, client_id: str, client_host: str) -> JoinGroup | None:
+    """Read the usual form of a flexible request: a member that has an id joins again; it is not static.
+
+    A form with long names or tagged fields, or an error, is left to `read_request`, and so is a newcomer.
+    """
+    try:
+        size = frame[at]
+        end = at + size
+        group_id = frame[at + 1 : end].decode()
+        session_timeout_ms, rebalance_timeout_ms = _TIMEOUTS.unpack_from(frame, end)
+        at = end + 8
+        member_size = frame[at]
+        end = at + member_size
+        member_id = frame[at + 1 : end].decode()
+        if not 0 < size < LONG_STRING or not 1 < member_size < LONG_STRING or frame[end]:
+            return None
+        at = end + 1
+        size = frame[at]
+        end = at + size
+        protocol_type = frame[at + 1 : end].decode()
+        count = frame[end]
+        if not 0 < size < LONG_STRING or not 0 < count < LONG_STRING:
+            return None
+        at = end + 1
+        protocols = []
+        for _ in range(count - 1):
+            size = frame[at]
+            end = at + size
+            name = frame[at + 1 : end].decode()
+            length, at = frame[end] - 1, end + 1
+            if length >= LONG_STRING - 1:
+                length, at = COMPACT.read_length(frame, end)
+            end = at + length
+            if not 0 < size < LONG_STRING or length < 0 or frame[end]:
+                return None
+            protocols.append(Protocol(name, frame[at:end]))
+            at = end + 1
+        reason = None
+        if version >= HAS_REASON:
+            size = frame[at]
+            if size >= LONG_STRING:
+                return None
+            end = at + size if size else at + 1
+            reason = frame[at + 1 : end].decode() if size else None
+            at = end
+        if frame[at:] != _NO_TAGS:  # so nothing was read beyond the end
+            return None
+    except (*PAST_THE_END, UnicodeDecodeError, MalformedError):
+        return None
+    return JoinGroup(
+        token,
+        group_id,
+        member_id,
+        None,
+        protocol_type,
+        protocols,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        "",
+        client_id,
+        client_host,
+        reason,
+        True,  # needs_member_id
+        version >= SKIPS_ASSIGNMENT,  # can_skip_assignment
+    )
+
+
+_NO_TAGS = b"\0"
+
+
 def write_request(request: JoinGroup, version: int) -> bytes:
     return _write_request(
         _Request(
@@ -119,7 +192,7 @@ _ERROR_GENERATION = Struct(">hi")
 
 def write_response(reply: JoinedGroup, version: int) -> bytes:
     encoding = encoding_of(API, version)
-    head = _head(
+    head = (_new_head if reply.members else _head)(  # a generation has one leader, and its other members have one head
         reply.error,
         reply.generation_id,
         reply.protocol_type,
@@ -135,8 +208,7 @@ def write_response(reply: JoinedGroup, version: int) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(maxsize=16)
-def _head(
+def _new_head(
     error: ErrorCode,
     generation_id: int,
     protocol_type: str | None,
@@ -146,19 +218,25 @@ def _head(
     version: int,
 ) -> bytes:
     """Return the bytes before the member id, which are the same for all members of a generation."""
+    return (
+        (b"\0\0\0\0" if version >= 2 else b"")
+        + _ERROR_GENERATION.pack(error, generation_id)
+        + _protocol(protocol_type, protocol_name, version)
+        + encoding_of(API, version).string(leader_id)
+        + ((b"\1" if skip_assignment else b"\0") if version >= SKIPS_ASSIGNMENT else b"")
+    )
+
+
+_head = lru_cache(maxsize=16)(_new_head)
+
+
+@lru_cache(maxsize=64)
+def _protocol(protocol_type: str | None, protocol_name: str | None, version: int) -> bytes:
     string = encoding_of(API, version).string
     # No protocol is "" to old clients and null to new ones, whatever the rule said (semantics 2).
-    name = (protocol_name or None) if version >= NULL_PROTOCOL_NAME else (protocol_name or "")
-    return b"".join(
-        (
-            b"\0\0\0\0" if version >= 2 else b"",
-            _ERROR_GENERATION.pack(error, generation_id),
-            string(protocol_type) if version >= NULL_PROTOCOL_NAME else b"",
-            string(name),
-            string(leader_id),
-            (b"\1" if skip_assignment else b"\0") if version >= SKIPS_ASSIGNMENT else b"",
-        )
-    )
+    if version < NULL_PROTOCOL_NAME:
+        return string(protocol_name or "")
+    return string(protocol_type) + string(protocol_name or None)
 
 
 def _append_members(
