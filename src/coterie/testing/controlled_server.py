@@ -199,9 +199,9 @@ class ControlledServer(Server):
 
     # --- a crash ------------------------------------------------------------------------------------------------------
 
-    def run(self, what: str, act: Callable[[int], Effects]) -> None:
+    def run(self, what: str, act: Callable[..., Effects], *about: Any) -> None:
         if not self._has_crashed:
-            super().run(what, act)
+            super().run(what, act, *about)
 
     def serve(self, link: Link, most: int) -> None:
         if not self._has_crashed:
