@@ -9,10 +9,10 @@ from __future__ import annotations
 from coterie.client.member.effects import Effects, Fail, SendRequest, StartTimer
 from coterie.client.member.events import HeartbeatAnswered, HeartbeatDue
 from coterie.client.member.facts import PollIntervalExceeded
-from coterie.client.member.fencing import DROPS, drop, drop_for, fence
 from coterie.client.member.find_coordinator import forget_coordinator
 from coterie.client.member.leave_group import send_leave_group
 from coterie.client.member.member import DUE, HEARTBEAT, MemberData
+from coterie.client.member.reset_generation import DROPS, drop, drop_for, fence
 from coterie.client.member.states import ApiName, ErrorAction, code_of, error_for, on_error
 from coterie.errors import ErrorCode
 from coterie.facts import Emit

@@ -18,9 +18,9 @@ from coterie.client.member.effects import (
 )
 from coterie.client.member.events import JoinAnswered, MetadataAnswered, PositionsAnswered, PrepareDue
 from coterie.client.member.facts import GroupJoined, PreparationCutShort, RebalanceBegan
-from coterie.client.member.fencing import back_off, fail_rebalance, rebalance_failed
 from coterie.client.member.member import HEARTBEAT, PREPARE, MemberData, RequestKind, start_heartbeats
 from coterie.client.member.offset_commit import ask_commit
+from coterie.client.member.reset_generation import back_off, fail_rebalance, rebalance_failed
 from coterie.client.member.states import ApiName, AssignorError, MemberState, code_of, enter, error_for
 from coterie.client.member.subscription import call_listener, take_metadata, watch
 from coterie.client.member.sync_group import on_leader_elected, send_sync_group

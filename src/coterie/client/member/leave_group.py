@@ -21,7 +21,6 @@ from coterie.client.member.events import (
     UnsubscribeAsked,
 )
 from coterie.client.member.facts import GroupLeft
-from coterie.client.member.fencing import reset_generation
 from coterie.client.member.member import (
     AUTO_COMMIT,
     CLOSE,
@@ -33,6 +32,7 @@ from coterie.client.member.member import (
     RequestKind,
 )
 from coterie.client.member.offset_commit import ask_commit, end
+from coterie.client.member.reset_generation import reset_generation
 from coterie.client.member.states import IN_A_REBALANCE, MemberState, enter
 from coterie.client.member.subscription import ENDING_REASON, call_listener, subscribe, watch
 from coterie.errors import KafkaError

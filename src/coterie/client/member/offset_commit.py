@@ -31,7 +31,6 @@ from coterie.client.member.events import (
     TopicsAnswered,
 )
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut
-from coterie.client.member.fencing import DROPS, drop_for, fence
 from coterie.client.member.find_coordinator import forget_coordinator
 from coterie.client.member.member import (
     AUTO_COMMIT,
@@ -41,6 +40,7 @@ from coterie.client.member.member import (
     PendingRequest,
     RequestKind,
 )
+from coterie.client.member.reset_generation import DROPS, drop_for, fence
 from coterie.client.member.states import (
     ApiName,
     ErrorAction,

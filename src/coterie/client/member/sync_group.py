@@ -13,9 +13,9 @@ from coterie.assignors import Member as Subscriber
 from coterie.client.member.effects import Effects, Fail, Listened, RefreshMetadata, SendRequest, SetAssignment
 from coterie.client.member.events import MetadataAnswered, SyncAnswered
 from coterie.client.member.facts import AssignmentTaken
-from coterie.client.member.fencing import back_off, fail_rebalance, rebalance_failed
 from coterie.client.member.member import MemberData
 from coterie.client.member.offset_commit import restart_auto_commit
+from coterie.client.member.reset_generation import back_off, fail_rebalance, rebalance_failed
 from coterie.client.member.states import ApiName, AssignorError, MemberState, code_of, enter, error_for
 from coterie.client.member.subscription import call_listener, watch
 from coterie.client.types import TopicPartition
