@@ -23,7 +23,7 @@ from coterie.coordinator.classic.group import ClassicGroupMember
 from coterie.coordinator.consumer import ConsumerGroup
 from coterie.coordinator.runtime import GroupCoordinator
 from coterie.errors import CoterieError, MalformedError
-from coterie.facts import Fact
+from coterie.facts import Fact, MemberExpired
 from coterie.protocol.frames import read_response_header, request_frame, response_frame
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.settings.listeners import Endpoint
@@ -94,7 +94,10 @@ class NoQuickHeartbeat(QuickHeartbeat):
 
 class ControlledServer(Server):
     def __init__(self, listener: Callable[[Fact], None], clock: MovableClock, controls: Controls) -> None:
-        super().__init__(listener, clock)
+        super().__init__(self._hear, clock)
+        self._listener = listener
+        self._expired: set[tuple[str, str]] = set()
+        """Groups and ids of the members that have expired since the last `silence`."""
         self.clock = clock
         self.controls = controls
         self._exchanges: dict[Connection, Exchange] = {}
@@ -115,6 +118,11 @@ class ControlledServer(Server):
         cluster.on[DelayOver] = lambda event, now_ms: self.go_on_with(event.exchange, event.call, now_ms)
         for node in cluster.nodes.values():
             node.intercept = self._intercept
+
+    def _hear(self, fact: Fact) -> None:
+        if type(fact) is MemberExpired:
+            self._expired.add((fact.group_id, fact.member_id))
+        self._listener(fact)
 
     def _let_go(self) -> None:
         if self._fetches_again is not None:
@@ -375,9 +383,11 @@ class ControlledServer(Server):
                 f"{len(found)} members are called {who!r}: name one by its member id ({ids}), or `group`"
             )
         (key,) = found
+        self._expired.clear()
         await self.advance(found[key] if ms is None else ms, (key,))
         after = self.group(key[0])
-        if ms is None and after is not None and key[1] in after.members:
+        # It may have joined again already; in a consumer group it keeps its id.
+        if ms is None and after is not None and key[1] in after.members and key not in self._expired:
             raise CoterieError(
                 f"the member {who!r} of group {key[0]} does not expire: one of its requests waits in the broker, or "
                 f"it was heard of in the same moment. The group is {after.state.value}"
