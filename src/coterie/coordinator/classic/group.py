@@ -242,7 +242,7 @@ class Group(OffsetsGroup):
         self._subscribed_topics = None
 
     def joined_members(self) -> list[JoinedMember]:
-        """Return the members as their leader is told of them, in map order."""
+        """Return the members as the join response of their leader lists them, in map order."""
         name = self.protocol_name
         return [
             JoinedMember(member.member_id, member.instance_id, member.metadata(name)) for member in self.in_map_order()

@@ -95,8 +95,8 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
     rejoined = _take_rejoined(group)
     group.generation_id += 1
     group.protocol_name = group.vote()
-    everybody = group.joined_members()
-    group.note_subscriptions(everybody)
+    members = group.joined_members()
+    group.note_subscriptions(members)
     enter(group, COMPLETING_REBALANCE, now_ms)
 
     effects: Effects = [Disarm(group.join_key())]
@@ -109,9 +109,9 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
             member.parked_join = None
             member_id = member.member_id
             joined_after_ms[member_id] = member.joined_at_ms - group.rebalance_began_ms
-            told_of = everybody if member_id == leader_id else ()
+            listed = members if member_id == leader_id else ()
             answer = JoinedGroup(
-                ErrorCode.NONE, member_id, generation_id, protocol_type, protocol_name, leader_id, told_of
+                ErrorCode.NONE, member_id, generation_id, protocol_type, protocol_name, leader_id, listed
             )
             effects.append(Reply(token, answer))
         member.is_new = False
